@@ -1,0 +1,207 @@
+"""Carrying out a plan: its sections in order, then the handlers that are owed, then what it verifies."""
+
+import json
+import time
+from typing import Any, Dict, List, Optional, Set, Type
+
+from . import accounts, commands, files, filesets, packages, units, waits
+from .kind import Context, Kind, Refused, Verdict
+from .probes import probe
+from .run import run
+from .store import Store, now
+from .wire import Wire
+from .world import Unknown, World, sha256
+
+KINDS: Dict[str, Type[Kind]] = {
+    "directory": files.Directory,
+    "file": files.File,
+    "link": files.Link,
+    "lines": files.Lines,
+    "absent": files.Absent,
+    "fileset": filesets.FileSet,
+    "apt": packages.Apt,
+    "group": accounts.Group,
+    "user": accounts.User,
+    "command": commands.Command,
+    "undecided": commands.Undecided,
+    "archive": commands.Archive,
+    "unit": units.Unit,
+    "booted": waits.Booted,
+    "opens": waits.Opens,
+    "http": waits.Http,
+}
+
+
+class Stop(Exception):
+    """The run ends here; what follows is skipped."""
+
+
+def facts_digest(answers: List[Any]) -> str:
+    """The hash that a plan carries of the facts it was built on."""
+    return sha256(json.dumps(answers, sort_keys=True, separators=(",", ":")).encode())
+
+
+class Run:
+    """One plan on one machine. `check` leaves the machine as it is; `restart` lets disruptive handlers run."""
+
+    def __init__(self, plan: Dict[str, Any], wire: Wire, store: Store) -> None:
+        self.plan = plan
+        self.wire = wire
+        self.store = store
+        self.check: bool = plan["check"]
+        self.world = World(empty=plan.get("empty", False))
+        self.changed: Set[str] = set()
+        self.current = ""
+
+    def say(self, line: str) -> None:
+        self.wire.emit("output", id=self.current, line=line[:500])
+
+    def context(self) -> Context:
+        return Context(self.world, self.store, self.say, not self.check)
+
+    def execute(self) -> None:
+        """Raises Held where another controller works on this machine."""
+        if not self.check:
+            self.store.lock()
+        try:
+            for section in self.plan["sections"]:
+                if not self._facts_hold(section):
+                    self.wire.emit("stale", section=section["role"])
+                    break
+                for spec in section["resources"]:
+                    self._resource(spec)
+            else:
+                self._handlers()
+                for section in self.plan["sections"]:
+                    for spec in section["verify"]:
+                        self._verify(spec)
+        except Stop:
+            return
+
+    def _facts_hold(self, section: Dict[str, Any]) -> bool:
+        """A plan is only good for the facts it was built on."""
+        if not section["probes"]:
+            return True
+        if self.check and self.changed:
+            return True  # nothing was really changed; the overlay answers for what would be
+        return facts_digest([probe(self.world, question) for question in section["probes"]]) == section["facts"]
+
+    def _done(self, spec: Dict[str, Any], state: str, started: float, **fields: Any) -> None:
+        self.wire.emit("done", id=spec["id"], state=state, seconds=round(time.monotonic() - started, 3), **fields)
+
+    def _resource(self, spec: Dict[str, Any]) -> None:
+        if self.wire.controller_is_gone():
+            raise Stop
+        started = time.monotonic()
+        self.current = spec["id"]
+        kind = KINDS[spec["kind"]](spec, self.context())
+        if isinstance(kind, waits.Wait):
+            self._verify(spec)
+            return
+        self.wire.emit("start", id=spec["id"])
+        try:
+            verdict = kind.check()
+            if not verdict.changes:
+                self._done(spec, "ok", started)
+            elif self.check:
+                kind.predict()
+                self.changed.add(spec["id"])
+                self._done(spec, "change", started, diff=verdict.diff, detail=verdict.detail)
+            else:
+                self._change(spec, kind, verdict, started)
+        except Unknown as unknown:
+            self.changed.add(spec["id"])
+            self._predict_unknown(kind)
+            self._done(spec, "unknown", started, detail="after " + unknown.after)
+        except Refused as refused:
+            self._fail(spec, started, refused.message, refused.remedy)
+        except OSError as error:
+            self._fail(spec, started, str(error), "see that the file system is there, writable and has room")
+
+    def _predict_unknown(self, kind: Kind) -> None:
+        """Even where it is not known whether a resource acts, what it would leave is what follows must see."""
+        try:
+            kind.predict()
+        except Unknown:
+            path = kind.spec.get("path")
+            if path:
+                self.world.would_provide(path, kind.name)
+
+    def _change(self, spec: Dict[str, Any], kind: Kind, verdict: Verdict, started: float) -> None:
+        self._owe(spec.get("notify", []))
+        detail = kind.apply()
+        self.changed.add(spec["id"])
+        self._done(spec, "changed", started, diff=verdict.diff, detail=detail or verdict.detail)
+
+    def _fail(self, spec: Dict[str, Any], started: float, message: str, remedy: str) -> None:
+        self._done(spec, "failed", started, detail=message, remedy=remedy)
+        raise Stop
+
+    # handlers
+
+    def _owe(self, names: List[str]) -> None:
+        """Write down what is about to be notified before the change is made, so that no death loses a handler."""
+        if not names:
+            return
+        owed = self.store.owed()
+        for name in names:
+            handler = self.plan["handlers"][name]
+            owed.setdefault(name, {"handler": handler, "since": now(), "run": units.invocation(handler["unit"])})
+        self.store.set_owed(owed)
+
+    def _handlers(self) -> None:
+        owed = {} if self.world.is_empty else self.store.owed()
+        if self.check:
+            self._predict_handlers(owed)
+            return
+        for name, debt in list(owed.items()):
+            started = time.monotonic()
+            spec = {"id": "handler:" + name}
+            handler = debt["handler"]
+            present = units.invocation(handler["unit"])
+            if present is None or present != debt["run"]:
+                del owed[name]  # it does not run, or was started anew since: nothing is owed any more
+            elif not self.plan["restart"]:
+                self._done(spec, "pending", started, name=name, detail="since %s" % debt["since"])
+                continue
+            else:
+                self.wire.emit("start", id=spec["id"], name=name)
+                ran = run(["systemctl", "restart", "--", handler["unit"]])
+                if ran.status != 0:
+                    self._done(spec, "failed", started, name=name, detail=ran.tail(), remedy="see the unit's journal")
+                    raise Stop
+                self.store.journal(resource=name, unit=handler["unit"], restarted=True)
+                del owed[name]
+                self._done(spec, "changed", started, name=name)
+            self.store.set_owed(owed)
+
+    def _predict_handlers(self, owed: Dict[str, Any]) -> None:
+        notified: List[str] = list(owed)
+        for section in self.plan["sections"]:
+            for spec in section["resources"]:
+                if spec["id"] in self.changed:
+                    notified += [name for name in spec.get("notify", []) if name not in notified]
+        for name in notified:
+            unit = self.plan["handlers"].get(name, owed.get(name, {}).get("handler", {}))["unit"]
+            present: Optional[str] = None if self.world.is_empty else units.invocation(unit)
+            if present is None or (name in owed and present != owed[name]["run"]):
+                continue
+            state = "change" if self.plan["restart"] else "pending"
+            self.wire.emit("done", id="handler:" + name, name=name, state=state, seconds=0)
+
+    # verifications
+
+    def _verify(self, spec: Dict[str, Any]) -> None:
+        if self.check:
+            return
+        if self.wire.controller_is_gone():
+            raise Stop
+        started = time.monotonic()
+        self.current = spec["id"]
+        self.wire.emit("start", id=spec["id"])
+        kind = KINDS[spec["kind"]](spec, self.context())
+        try:
+            self._done(spec, "verified", started, detail=kind.apply() or "")
+        except Refused as refused:
+            self._done(spec, "failed", started, detail=refused.message, remedy=refused.remedy, verify=True)
+            raise Stop from None

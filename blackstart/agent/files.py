@@ -1,0 +1,240 @@
+"""Kinds that are about paths: directory, file, link, lines, absent."""
+
+import os
+import shutil
+from typing import Optional, Tuple
+
+from .diffs import describe
+from .kind import Kind, Refused, Verdict
+from .store import sync_folder, write_atomically
+from .world import Entry, Unknown, sha256
+
+
+class PathKind(Kind):
+    """What the kinds here share: a path, and wishes about mode and owner that may be left open (None)."""
+
+    @property
+    def path(self) -> str:
+        path: str = self.spec["path"]
+        return path
+
+    def mode(self) -> Optional[int]:
+        return None if self.spec.get("mode") is None else int(self.spec["mode"], 8)
+
+    def current(self, follow: bool = True) -> Entry:
+        entry = self.world.entry(self.path, follow)
+        if entry.kind == "unknown":
+            raise Unknown(entry.after)
+        return entry
+
+    def require_parent(self) -> None:
+        parent = os.path.dirname(self.path.rstrip("/")) or "/"
+        entry = self.world.entry(parent)
+        if entry.kind == "unknown":
+            return
+        if entry.kind != "directory":
+            raise Refused("%s is not there to hold %s" % (parent, self.path), "declare the directory before it")
+
+    def require_owner(self) -> None:
+        owner, group = self.spec.get("owner"), self.spec.get("group")
+        if owner and not self.world.knows_user(owner):
+            raise Refused("there is no user %s to own %s" % (owner, self.path), "create the user first")
+        if group and not self.world.knows_group(group):
+            raise Refused("there is no group %s to own %s" % (group, self.path), "create the group first")
+
+    def attributes_differ(self, entry: Entry) -> "list[str]":
+        wishes = (("mode", self.mode()), ("owner", self.spec.get("owner")), ("group", self.spec.get("group")))
+        return [
+            "%s %s -> %s" % (what, _shown(getattr(entry, what)), _shown(wish))
+            for what, wish in wishes
+            if wish is not None and wish != getattr(entry, what)
+        ]
+
+    def ids(self) -> Optional[Tuple[int, int]]:
+        owner, group = self.spec.get("owner"), self.spec.get("group")
+        if owner is None and group is None:
+            return None
+        uid = self.world.uid(owner) if owner else -1
+        gid = self.world.gid(group) if group else -1
+        assert uid is not None and gid is not None
+        return uid, gid
+
+    def set_attributes(self) -> None:
+        ids = self.ids()
+        if ids is not None:
+            os.chown(self.path, *ids)
+        mode = self.mode()
+        if mode is not None:  # after chown, which may clear set-id bits
+            os.chmod(self.path, mode)
+
+    def wished_entry(self, kind: str, content: Optional[bytes] = None) -> Entry:
+        spec = self.spec
+        return Entry(kind, self.mode(), spec.get("owner"), spec.get("group"), content=content)
+
+
+def _shown(value: object) -> str:
+    return "0%o" % value if isinstance(value, int) else str(value)
+
+
+class Directory(PathKind):
+    """A directory with mode and owner. Missing parents are made as plain root-owned directories."""
+
+    def check(self) -> Verdict:
+        entry = self.current()
+        self.require_owner()
+        if entry.kind == "absent":
+            return Verdict(True, "+ directory %s" % self.path)
+        if entry.kind != "directory":
+            raise Refused("%s is a %s, not a directory" % (self.path, entry.kind), "move it away")
+        differing = self.attributes_differ(entry)
+        return Verdict(bool(differing), "\n".join("%s: %s" % (self.path, line) for line in differing))
+
+    def apply(self) -> None:
+        os.makedirs(self.path, exist_ok=True)
+        self.set_attributes()
+
+    def predict(self) -> None:
+        parent = os.path.dirname(self.path.rstrip("/")) or "/"
+        missing = []
+        while self.world.entry(parent).kind == "absent":
+            missing.append(parent)
+            parent = os.path.dirname(parent)
+        for place in reversed(missing):
+            self.world.would_put(place, Entry("directory", 0o755, "root", "root"))
+        self.world.would_put(self.path, self.wished_entry("directory"))
+
+
+class File(PathKind):
+    """A file with exactly this content. The content that it replaces is kept in the store."""
+
+    @property
+    def content(self) -> bytes:
+        return self.spec["content"].encode("utf-8", "surrogateescape")  # type: ignore[no-any-return]
+
+    def check(self) -> Verdict:
+        entry = self.current()
+        self.require_owner()
+        if entry.kind not in ("absent", "file"):
+            raise Refused("%s is a %s, not a file" % (self.path, entry.kind), "move it away")
+        before = self.world.read(self.path) if entry.kind == "file" else None
+        if before is None:
+            self.require_parent()
+        if before != self.content:
+            secret = bool(self.spec.get("secret"))
+            return Verdict(True, describe(self.path, before, self.content, secret))
+        differing = self.attributes_differ(entry)
+        return Verdict(bool(differing), "\n".join("%s: %s" % (self.path, line) for line in differing))
+
+    def apply(self) -> None:
+        replace_file(self, self.world.real_path(self.path), self.content, self.mode(), self.ids())
+
+    def predict(self) -> None:
+        self.world.would_put(self.world.real_path(self.path), self.wished_entry("file", self.content))
+
+
+def replace_file(kind: Kind, path: str, content: bytes, mode: Optional[int], ids: Optional[Tuple[int, int]]) -> None:
+    """Write a file, keeping in the store and in the journal what stood there before."""
+    before = kind.world.read(path)
+    if before is not None and before != content:
+        kind.context.store.keep(sha256(before), before)
+    write_atomically(path, content, mode, ids)
+    kind.context.store.journal(
+        resource=kind.name,
+        path=path,
+        before=None if before is None else sha256(before),
+        after=sha256(content),
+    )
+
+
+class Link(PathKind):
+    """A symbolic link. Only a link is ever replaced by it."""
+
+    def check(self) -> Verdict:
+        entry = self.current(follow=False)
+        if entry.kind == "link":
+            if entry.target == self.spec["target"]:
+                return Verdict(False)
+            return Verdict(True, "%s -> %s, was -> %s" % (self.path, self.spec["target"], entry.target))
+        if entry.kind != "absent":
+            raise Refused("%s is a %s, not a link" % (self.path, entry.kind), "move it away")
+        self.require_parent()
+        return Verdict(True, "+ %s -> %s" % (self.path, self.spec["target"]))
+
+    def apply(self) -> None:
+        temporary = self.path + ".blackstart-link"
+        if os.path.lexists(temporary):
+            os.unlink(temporary)
+        before = os.readlink(self.path) if os.path.islink(self.path) else None
+        os.symlink(self.spec["target"], temporary)
+        os.rename(temporary, self.path)
+        sync_folder(os.path.dirname(self.path))
+        self.context.store.journal(resource=self.name, path=self.path, before=before, after="-> " + self.spec["target"])
+
+    def predict(self) -> None:
+        self.world.would_put(self.path, Entry("link", target=self.spec["target"]))
+
+
+class Lines(PathKind):
+    """Lines that a file holds somewhere; missing ones are appended, in order, before the first line that begins
+    with `before` where that is given. The file is created if absent."""
+
+    def _contents(self) -> Tuple[Optional[bytes], bytes]:
+        entry = self.current()
+        if entry.kind not in ("absent", "file"):
+            raise Refused("%s is a %s, not a file" % (self.path, entry.kind), "move it away")
+        before = self.world.read(self.path) if entry.kind == "file" else None
+        present = (before or b"").decode("utf-8", "surrogateescape").splitlines()
+        stop = self.spec.get("before")
+        end = next((i for i, line in enumerate(present) if stop and line.startswith(stop)), len(present))
+        missing = [line for line in self.spec["lines"] if line not in present[:end]]
+        if not missing:
+            return before, before or b""
+        text = "\n".join([*present[:end], *missing, *present[end:]]) + "\n"
+        return before, text.encode("utf-8", "surrogateescape")
+
+    def check(self) -> Verdict:
+        before, after = self._contents()
+        if before is None:
+            self.require_parent()
+        return Verdict(before != after, describe(self.path, before, after) if before != after else "")
+
+    def apply(self) -> None:
+        _, after = self._contents()
+        entry = self.world.entry(self.path)
+        keep = None if entry.kind == "absent" or self.spec.get("keep_attributes") is False else os.stat(self.path)
+        mode = keep.st_mode & 0o7777 if keep else self.mode()
+        ids = (keep.st_uid, keep.st_gid) if keep else None
+        replace_file(self, self.world.real_path(self.path), after, mode, ids)
+
+    def predict(self) -> None:
+        _, after = self._contents()
+        entry = self.world.entry(self.path)
+        made = Entry("file", self.mode(), "root", "root") if entry.kind == "absent" else entry
+        self.world.would_put(self.world.real_path(self.path), made._replace(content=after))
+
+
+class Absent(PathKind):
+    """Nothing at a path. A file's content is kept in the store; a tree only goes with `recursive`."""
+
+    def check(self) -> Verdict:
+        entry = self.current(follow=False)
+        if entry.kind == "directory" and not self.spec.get("recursive"):
+            raise Refused("%s is a directory" % self.path, "say recursive if the whole tree is meant to go")
+        return Verdict(entry.kind != "absent", "- %s %s" % (entry.kind, self.path))
+
+    def apply(self) -> None:
+        entry = self.world.entry(self.path, follow=False)
+        before = None
+        if entry.kind == "directory":
+            shutil.rmtree(self.path)
+        else:
+            if entry.kind == "file":
+                content = self.world.read(self.path) or b""
+                before = sha256(content)
+                self.context.store.keep(before, content)
+            os.unlink(self.path)
+        sync_folder(os.path.dirname(self.path.rstrip("/")))
+        self.context.store.journal(resource=self.name, path=self.path, before=before, after=None)
+
+    def predict(self) -> None:
+        self.world.would_remove(self.path)

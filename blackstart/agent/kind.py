@@ -1,0 +1,58 @@
+"""What every kind of resource is: a check that only reads the World, an apply that acts, a predict for check mode."""
+
+from typing import Any, Callable, Dict, NamedTuple, Optional
+
+from .store import Store
+from .world import World
+
+
+class Refused(Exception):
+    """The machine is in a state that must not be changed, or a change failed. Carries what to do next."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        Exception.__init__(self, message)
+        self.message = message
+        self.remedy = remedy
+
+
+class Verdict(NamedTuple):
+    """`changes` says whether apply would act; `diff` and `detail` are for people."""
+
+    changes: bool
+    diff: str = ""
+    detail: str = ""
+
+
+class Context(NamedTuple):
+    """What a resource works with. `say` passes on a line of a running program's output."""
+
+    world: World
+    store: Store
+    say: Callable[[str], None]
+    applying: bool
+
+
+class Kind:
+    """One resource of a plan. `spec` is the resource as data, as the controller sent it."""
+
+    def __init__(self, spec: Dict[str, Any], context: Context) -> None:
+        self.spec = spec
+        self.context = context
+        self.world = context.world
+
+    @property
+    def name(self) -> str:
+        name: str = self.spec["name"]
+        return name
+
+    def check(self) -> Verdict:
+        """Whether the desired state holds. Raises Unknown (check mode only) and Refused."""
+        raise NotImplementedError
+
+    def apply(self) -> Optional[str]:
+        """Bring the desired state about; returns a detail for people. Raises Refused."""
+        raise NotImplementedError
+
+    def predict(self) -> None:
+        """Check mode: put into the World what apply would have made."""
+        raise NotImplementedError

@@ -1,0 +1,56 @@
+"""Debian packages."""
+
+import os
+from typing import List
+
+from .kind import Kind, Refused, Verdict
+from .run import run
+
+NONINTERACTIVE = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_MODE": "l"}
+LOCK_WAIT_S = 300
+
+
+class Apt(Kind):
+    """Packages that are installed and configured. A dpkg run that was killed half-way is finished first."""
+
+    def _missing(self) -> List[str]:
+        wanted: List[str] = [name for name in self.spec["packages"] if not self.world.would_have(name)]
+        if self.world.is_empty or not wanted:
+            return wanted
+        ran = run(["dpkg-query", "-W", "-f", "${Package}\t${Status}\n", *wanted])
+        if ran.status == 127:
+            raise Refused("this machine has no dpkg", "packages are declared for Debian and its relatives")
+        installed = {line.split("\t")[0] for line in ran.output.splitlines() if line.endswith("\tinstall ok installed")}
+        return [name for name in wanted if name not in installed]
+
+    def check(self) -> Verdict:
+        missing = self._missing()
+        return Verdict(bool(missing), "\n".join("+ package " + name for name in missing), " ".join(missing))
+
+    def apply(self) -> str:
+        missing = self._missing()
+        if os.path.isdir("/var/lib/dpkg/updates") and os.listdir("/var/lib/dpkg/updates"):
+            self._run(["dpkg", "--configure", "-a"])
+        options = ["-o", "DPkg::Lock::Timeout=%d" % LOCK_WAIT_S, "-o", "Dpkg::Options::=--force-confold"]
+        install = ["apt-get", "install", "-y", "--no-install-recommends", *options, *missing]
+        first = run(install, env=NONINTERACTIVE, on_line=self.context.say)
+        if first.status != 0:
+            # Most often the package lists are older than the mirror.
+            self._run(["apt-get", "update", *options])
+            self._run(install)
+        return " ".join(missing)
+
+    def _run(self, argv: List[str]) -> None:
+        ran = run(argv, env=NONINTERACTIVE, on_line=self.context.say)
+        if ran.status != 0:
+            raise Refused("%s ended with %d\n%s" % (" ".join(argv), ran.status, ran.tail()))
+
+    def predict(self) -> None:
+        self.world.would_install(self.spec["packages"])
+        for path in self.spec.get("provides", []):
+            if self.world.entry(path).kind == "absent":
+                self.world.would_provide(path, self.name)
+        for user in self.spec.get("users", []):
+            if self.world.uid(user) is None:
+                self.world.would_add_user(user, self.name)
+                self.world.would_add_group(user, self.name)

@@ -1,0 +1,150 @@
+"""Facts: small questions about a machine, asked many at a time. Nothing here changes anything."""
+
+import glob
+import os
+from typing import Any, Callable, Dict, List
+
+from .run import run
+from .units import show
+from .world import World, sha256
+
+MAX_TEXT = 4 << 20
+
+
+def probe(world: World, question: Dict[str, Any]) -> Any:
+    """One question's answer, as JSON data. A machine that does not exist yet answers as an empty one."""
+    return KINDS[question["probe"]](world, question)
+
+
+def _file(world: World, question: Dict[str, Any]) -> Any:
+    """{text, sha256} of a file; None where there is none."""
+    content = world.read(question["path"])
+    if content is None or len(content) > MAX_TEXT:
+        return None
+    return {"text": content.decode("utf-8", "surrogateescape"), "sha256": sha256(content)}
+
+
+def _entry(world: World, question: Dict[str, Any]) -> Any:
+    """{kind, target} of a path, links not followed."""
+    entry = world.entry(question["path"], follow=False)
+    return {"kind": entry.kind, "target": entry.target}
+
+
+def _glob(world: World, question: Dict[str, Any]) -> Any:
+    """The paths that match a pattern, sorted."""
+    return [] if world.is_empty else sorted(glob.glob(question["pattern"]))
+
+
+def _files(world: World, question: Dict[str, Any]) -> Any:
+    """{path: {text, sha256}} of all files that match a pattern."""
+    found = {path: _file(world, {"path": path}) for path in _glob(world, question)}
+    return {path: answer for path, answer in found.items() if answer is not None}
+
+
+def _unit(world: World, question: Dict[str, Any]) -> Any:
+    """systemd's properties of a unit."""
+    return {"ActiveState": "inactive"} if world.is_empty else show(question["unit"])
+
+
+def _search(world: World, question: Dict[str, Any]) -> Any:
+    """{path: {sha256, text?}} of the files below `root` with one of `suffixes` that hold one of `needles`.
+
+    A file whose sha256 is in `known` comes without its text: the asker has it.
+    """
+    if world.is_empty or not os.path.isdir(question["root"]):
+        return {}
+    needles: List[bytes] = [needle.encode() for needle in question["needles"]]
+    suffixes, known = tuple(question["suffixes"]), set(question["known"])
+    found = {}
+    for folder, _, names in os.walk(question["root"]):
+        for name in names:
+            if not name.endswith(suffixes):
+                continue
+            path = os.path.join(folder, name)
+            with open(path, "rb") as stream:
+                content = stream.read()
+            if any(needle in content for needle in needles):
+                digest = sha256(content)
+                answer = {"sha256": digest}
+                if digest not in known:
+                    answer["text"] = content.decode("utf-8", "surrogateescape")
+                found[path] = answer
+    return found
+
+
+def _listener(world: World, question: Dict[str, Any]) -> Any:
+    """Who listens on a TCP port: {pid, name, unit}; None where nobody does."""
+    if world.is_empty:
+        return None
+    inodes = _listening_inodes(question["port"])
+    if not inodes:
+        return None
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            targets = {os.readlink("/proc/%s/fd/%s" % (pid, fd)) for fd in os.listdir("/proc/%s/fd" % pid)}
+        except OSError:
+            continue  # it ended, or is not ours to look at
+        if targets & inodes:
+            with open("/proc/%s/comm" % pid) as stream:
+                name = stream.read().strip()
+            return {"pid": int(pid), "name": name, "unit": _unit_of(pid)}
+    return {"pid": 0, "name": "a process that this login may not see", "unit": ""}
+
+
+def _listening_inodes(port: int) -> "set[str]":
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        if not os.path.exists(table):
+            continue
+        with open(table) as stream:
+            for row in stream.readlines()[1:]:
+                fields = row.split()
+                if int(fields[1].rsplit(":", 1)[1], 16) == port and fields[3] == "0A":
+                    inodes.add("socket:[%s]" % fields[9])
+    return inodes
+
+
+def _unit_of(pid: str) -> str:
+    with open("/proc/%s/cgroup" % pid) as stream:
+        for row in stream:
+            for part in reversed(row.strip().split("/")):
+                if part.endswith(".service"):
+                    return part
+    return ""
+
+
+def _run(world: World, question: Dict[str, Any]) -> Any:
+    """{status, output} of a program that only reads."""
+    if world.is_empty:
+        return {"status": 127, "output": ""}
+    ran = run(question["argv"], timeout=question.get("timeout", 60))
+    return {"status": ran.status, "output": ran.output}
+
+
+def _processes(world: World, question: Dict[str, Any]) -> Any:
+    """[{pid, command}] of the processes whose full command line holds `needle`; zombies do not count."""
+    if world.is_empty:
+        return []
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/cmdline" % pid, "rb") as stream:
+                command = stream.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+        except OSError:
+            continue
+        if question["needle"] in command and int(pid) != os.getpid():
+            found.append({"pid": int(pid), "command": command})
+    return found
+
+
+KINDS: Dict[str, Callable[[World, Dict[str, Any]], Any]] = {
+    "file": _file,
+    "files": _files,
+    "entry": _entry,
+    "glob": _glob,
+    "unit": _unit,
+    "search": _search,
+    "listener": _listener,
+    "run": _run,
+    "processes": _processes,
+}

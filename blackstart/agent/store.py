@@ -1,0 +1,114 @@
+"""What the agent keeps on a machine: the lock, the journal, replaced contents, and handlers that are still owed."""
+
+import datetime
+import fcntl
+import json
+import os
+import tempfile
+from typing import Any, Dict, Optional
+
+STATE = "/var/lib/blackstart"
+TEMPORARY = ".blackstart-tmp"
+
+
+class Held(Exception):
+    """Another controller holds this machine's lock."""
+
+    def __init__(self, holder: Dict[str, Any]) -> None:
+        Exception.__init__(self, str(holder))
+        self.holder = holder
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Store:
+    """The state folder of a machine. Made when the first change is made, so that checks leave nothing behind."""
+
+    def __init__(self, root: str, controller: str) -> None:
+        self.root = root
+        self.controller = controller
+        self._lock: Optional[int] = None
+
+    def path(self, *parts: str) -> str:
+        return os.path.join(self.root, *parts)
+
+    def lock(self) -> None:
+        """Take the machine's lock for the life of this process; the kernel frees it. Raises Held."""
+        if self._lock is not None:
+            return
+        os.makedirs(self.root, mode=0o700, exist_ok=True)
+        handle = os.open(self.path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(handle, 4096)
+            os.close(handle)
+            raise Held(json.loads(holder or b"{}")) from None
+        os.ftruncate(handle, 0)
+        os.write(handle, json.dumps({"controller": self.controller, "pid": os.getpid(), "since": now()}).encode())
+        self._lock = handle
+
+    def journal(self, **entry: Any) -> None:
+        line = json.dumps(dict({"at": now(), "by": self.controller}, **entry), separators=(",", ":")) + "\n"
+        handle = os.open(self.path("journal.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(handle, line.encode())
+        finally:
+            os.close(handle)
+
+    def keep(self, digest: str, content: bytes) -> None:
+        """Keep a content that is about to be replaced, under its own hash."""
+        place = self.path("replaced", digest)
+        if not os.path.exists(place):
+            os.makedirs(self.path("replaced"), mode=0o700, exist_ok=True)
+            write_atomically(place, content, 0o600, None)
+
+    def owed(self) -> Dict[str, Dict[str, Any]]:
+        """Handlers that were notified and have not run yet, by name."""
+        try:
+            with open(self.path("owed.json"), "rb") as stream:
+                owed: Dict[str, Dict[str, Any]] = json.load(stream)
+                return owed
+        except FileNotFoundError:
+            return {}
+
+    def set_owed(self, owed: Dict[str, Dict[str, Any]]) -> None:
+        if owed or os.path.exists(self.path("owed.json")):
+            write_atomically(self.path("owed.json"), json.dumps(owed).encode(), 0o600, None)
+
+
+def write_atomically(path: str, content: bytes, mode: Optional[int], ids: Optional["tuple[int, int]"]) -> None:
+    """Old or new, never between: a temporary file beside it, fsync, mode and owner, rename, fsync of the folder.
+
+    What a killed run left beside the file is removed first. Mode and owner that are None are not touched at all:
+    some file systems own them.
+    """
+    folder, name = os.path.split(path)
+    for stale in os.listdir(folder):
+        if stale.startswith(".%s." % name) and stale.endswith(TEMPORARY):
+            os.unlink(os.path.join(folder, stale))
+    handle, temporary = tempfile.mkstemp(prefix=".%s." % name, suffix=TEMPORARY, dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            if ids is not None:
+                os.fchown(stream.fileno(), *ids)
+            if mode is not None:
+                os.fchmod(stream.fileno(), mode)
+            os.fsync(stream.fileno())
+        os.rename(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    sync_folder(folder)
+
+
+def sync_folder(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

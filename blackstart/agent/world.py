@@ -1,0 +1,226 @@
+"""The one view of a machine that checks may use: the machine itself, plus an overlay of what earlier resources
+would have made. In an applying run the overlay stays empty and every answer comes from the machine."""
+
+import grp
+import hashlib
+import os
+import pwd
+import stat
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+
+MAX_LINKS = 40
+
+
+class Unknown(Exception):
+    """What is asked for depends on something that an earlier resource would make in ways it does not declare."""
+
+    def __init__(self, after: str) -> None:
+        Exception.__init__(self, after)
+        self.after = after
+
+
+class Entry(NamedTuple):
+    """What stands at a path. `content` is set only where the overlay changes it; `after` names who makes an unknown."""
+
+    kind: str  # absent | file | directory | link | other | unknown
+    mode: Optional[int] = None
+    owner: Optional[str] = None
+    group: Optional[str] = None
+    target: str = ""
+    content: Optional[bytes] = None
+    after: str = ""
+
+
+ABSENT = Entry("absent")
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class World:
+    """A machine as checks see it. `empty` stands for a machine that does not exist yet."""
+
+    def __init__(self, empty: bool = False) -> None:
+        self._empty = empty
+        self._overlay: Dict[str, Entry] = {}
+        self._fresh: Set[str] = set()  # directories that would be new, so hold only what the overlay puts there
+        self._users: Dict[str, str] = {}
+        self._groups: Dict[str, str] = {}
+        self._packages: Set[str] = set()
+        self._packages_by = ""
+        self._units: Dict[str, Dict[str, str]] = {}
+
+    # paths
+
+    def entry(self, path: str, follow: bool = True) -> Entry:
+        """What stands at `path`; a final symbolic link is followed unless `follow` is False."""
+        if not self._overlay and not self._empty:
+            return _read_entry(path, follow)
+        return self._resolve(path, follow)[1]
+
+    def real_path(self, path: str) -> str:
+        """`path` with every symbolic link in it followed, overlay included."""
+        if not self._overlay and not self._empty:
+            return os.path.realpath(path)
+        return self._resolve(path, True)[0]
+
+    def _at(self, path: str) -> Entry:
+        """The entry at a path whose parents are known to be plain directories."""
+        if path in self._overlay:
+            return self._overlay[path]
+        if os.path.dirname(path) in self._fresh:
+            return ABSENT
+        if self._empty:
+            return Entry("directory", 0o755, "root", "root") if path == "/" else ABSENT
+        return _read_entry(path, False)
+
+    def _resolve(self, path: str, follow: bool) -> Tuple[str, Entry]:
+        todo = [part for part in path.split("/") if part]
+        done: List[str] = []
+        links = 0
+        while todo:
+            part = todo.pop(0)
+            if part == "..":
+                done = done[:-1]
+                continue
+            if part == ".":
+                continue
+            here = "/" + "/".join([*done, part])
+            entry = self._at(here)
+            if entry.kind == "unknown":
+                return "/".join([here, *todo]), entry
+            if entry.kind == "link" and (todo or follow):
+                links += 1
+                if links > MAX_LINKS:
+                    return here, ABSENT
+                target = [piece for piece in entry.target.split("/") if piece]
+                todo = target + todo
+                if entry.target.startswith("/"):
+                    done = []
+                continue
+            if todo and entry.kind != "directory":
+                return "/".join([here, *todo]), ABSENT
+            done.append(part)
+        final = "/" + "/".join(done)
+        return final, self._at(final)
+
+    def read(self, path: str) -> Optional[bytes]:
+        """A file's bytes, None where there is no file. Raises Unknown, and OSError as the machine says."""
+        entry = self.entry(path)
+        if entry.kind == "unknown":
+            raise Unknown(entry.after)
+        if entry.kind != "file":
+            return None
+        if entry.content is not None:
+            return entry.content
+        with open(self.real_path(path), "rb") as stream:
+            return stream.read()
+
+    def exists(self, path: str) -> bool:
+        entry = self.entry(path)
+        if entry.kind == "unknown":
+            raise Unknown(entry.after)
+        return entry.kind != "absent"
+
+    def would_put(self, path: str, entry: Entry) -> None:
+        """Check mode: from here on `path` reads as `entry`."""
+        parent, name = os.path.split(path.rstrip("/"))
+        place = os.path.join(self._resolve(parent, True)[0], name)
+        if entry.kind == "directory" and self._at(place).kind != "directory":
+            self._fresh.add(place)
+        self._overlay[place] = entry
+
+    def would_remove(self, path: str) -> None:
+        """Check mode: `path` and all below it read as absent from here on."""
+        place = path.rstrip("/")
+        self._fresh = {known for known in self._fresh if not (known + "/").startswith(place + "/")}
+        for known in [known for known in self._overlay if known.startswith(place + "/")]:
+            del self._overlay[known]
+        self.would_put(place, ABSENT)
+
+    def would_provide(self, path: str, after: str) -> None:
+        """Check mode: `path` and all below it are whatever the resource `after` makes of them."""
+        self.would_put(path, Entry("unknown", after=after))
+
+    # users and groups
+
+    def uid(self, name: str) -> Optional[int]:
+        """A user's id; None where the machine has none of that name. Raises Unknown."""
+        if name in self._users:
+            raise Unknown(self._users[name])
+        try:
+            return None if self._empty else pwd.getpwnam(name).pw_uid
+        except KeyError:
+            return None
+
+    def gid(self, name: str) -> Optional[int]:
+        if name in self._groups:
+            raise Unknown(self._groups[name])
+        try:
+            return None if self._empty else grp.getgrnam(name).gr_gid
+        except KeyError:
+            return None
+
+    def would_add_user(self, name: str, after: str) -> None:
+        self._users[name] = after
+
+    def would_add_group(self, name: str, after: str) -> None:
+        self._groups[name] = after
+
+    def would_have_user(self, name: str) -> bool:
+        return name in self._users
+
+    def knows_user(self, name: str) -> bool:
+        return name in self._users or name == "root" or self.uid(name) is not None
+
+    def knows_group(self, name: str) -> bool:
+        return name in self._groups or name == "root" or self.gid(name) is not None
+
+    # packages and units
+
+    @property
+    def is_empty(self) -> bool:
+        return self._empty
+
+    def would_install(self, packages: List[str]) -> None:
+        self._packages.update(packages)
+
+    def would_have(self, package: str) -> bool:
+        return package in self._packages
+
+    def would_set_unit(self, unit: str, state: Dict[str, str]) -> None:
+        self._units[unit] = dict(self._units.get(unit, {}), **state)
+
+    def unit_overlay(self, unit: str) -> Dict[str, str]:
+        return self._units.get(unit, {})
+
+
+def _read_entry(path: str, follow: bool) -> Entry:
+    try:
+        found = os.stat(path) if follow else os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return ABSENT
+    mode = stat.S_IMODE(found.st_mode)
+    owner, group = user_name(found.st_uid), group_name(found.st_gid)
+    if stat.S_ISREG(found.st_mode):
+        return Entry("file", mode, owner, group)
+    if stat.S_ISDIR(found.st_mode):
+        return Entry("directory", mode, owner, group)
+    if stat.S_ISLNK(found.st_mode):
+        return Entry("link", mode, owner, group, os.readlink(path))
+    return Entry("other", mode, owner, group)
+
+
+def user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def group_name(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)

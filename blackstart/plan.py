@@ -1,0 +1,77 @@
+"""Roles, sections and plans: what stands between a role's pure state function and the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .resources import Resource, Restart
+
+Probe = Mapping[str, Any]
+"""One question about a machine, as data: {"probe": KIND, ...}; the agent's probes module lists the kinds."""
+
+Facts = Sequence[Any]
+"""The answers to a role's probes, in the order of the questions."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What a role wants of a machine: resources in order, handlers by name, and what must be true afterwards."""
+
+    resources: Sequence[Resource] = ()
+    handlers: Mapping[str, Restart] = field(default_factory=dict)
+    verify: Sequence[Resource] = ()
+
+
+@dataclass(frozen=True)
+class Role:
+    """A role as the engine sees it. Both functions are pure; they take the variables of one machine.
+
+    `on_host` says that it runs on the machine through which the one it describes is reached.
+    """
+
+    name: str
+    probes: Callable[[Mapping[str, Any]], Sequence[Probe]]
+    state: Callable[[Mapping[str, Any], Facts], State]
+    on_host: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """One role's part of a plan, for one machine's variables, with the digest of the facts it was built on."""
+
+    role: str
+    subject: str
+    probes: Sequence[Probe]
+    digest: str
+    state: State
+
+    def to_wire(self) -> dict[str, Any]:
+        prefix = f"{self.subject}:{self.role}:"
+        return {
+            "role": self.role,
+            "probes": list(self.probes),
+            "facts": self.digest,
+            "resources": [item.to_wire(f"{prefix}{n}") for n, item in enumerate(self.state.resources)],
+            "verify": [item.to_wire(f"{prefix}v{n}") for n, item in enumerate(self.state.verify)],
+        }
+
+    def names(self) -> dict[str, tuple[str, str]]:
+        """Wire id → (role, name) of each of its resources and verifications."""
+        prefix = f"{self.subject}:{self.role}:"
+        named = [(f"{prefix}{n}", item.name) for n, item in enumerate(self.state.resources)]
+        named += [(f"{prefix}v{n}", item.name) for n, item in enumerate(self.state.verify)]
+        return {identity: (self.role, name) for identity, name in named}
+
+
+def plan_to_wire(sections: Sequence[Section], *, check: bool, restart: bool, empty: bool) -> dict[str, Any]:
+    """The plan of one machine. `empty` checks it against a machine that does not exist yet."""
+    handlers = {name: handler.to_wire() for part in sections for name, handler in part.state.handlers.items()}
+    return {
+        "sections": [part.to_wire() for part in sections],
+        "handlers": handlers,
+        "check": check,
+        "restart": restart,
+        "empty": empty,
+    }

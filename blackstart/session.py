@@ -1,0 +1,146 @@
+"""One exec of the agent on one machine: requests go in as frames, events come out as lines, until it is closed.
+
+The machine's lock is held by the agent from its first change to the session's end.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from . import bundle
+from .errors import BlackstartError, CheckError, ConnectError
+from .plan import Facts, Probe
+from .transports import Channel, Transport
+
+SILENCE_S = 30.0
+"""The agent gives a sign of life every 2 s; this much silence means that the machine or the way to it is gone."""
+
+Event = dict[str, Any]
+
+
+def controller_name() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"
+
+
+class Session:
+    """Use as a context manager. `execs` counts what was started on the machine: 1 however many requests it answered."""
+
+    def __init__(self, transport: Transport, *, python: str = "/usr/bin/python3") -> None:
+        self._transport = transport
+        self._python = python
+        self._channel: Channel | None = None
+        self._buffer = b""
+        self.execs = 0
+
+    @property
+    def where(self) -> str:
+        return self._transport.where
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def _started(self) -> Channel:
+        if self._channel is None:
+            self._channel = self._transport.start(bundle.command(self._python))
+            self.execs += 1
+            self._channel.send(bundle.program())
+        return self._channel
+
+    def request(self, operation: str, **fields: Any) -> Iterator[Event]:
+        """The events that answer a request, signs of life left out. Raises ConnectError and CheckError."""
+        channel = self._started()
+        body = json.dumps({"op": operation, "controller": controller_name(), **fields}).encode()
+        channel.send(b"%d\n" % len(body) + body)
+        while True:
+            event = self._next_event()
+            match event["e"]:
+                case "end":
+                    return
+                case "alive":
+                    continue
+                case "held":
+                    raise held_error(self.where, event["holder"])
+                case "broken":
+                    raise CheckError(
+                        "the machine's state folder cannot be used", where=self.where, found=event["message"]
+                    )
+                case "fault":
+                    raise CheckError(
+                        "the agent met a fault of its own",
+                        where=self.where,
+                        found=event["trace"].strip().splitlines()[-1],
+                        remedy="please report it with this trace:\n" + event["trace"],
+                    )
+                case _:
+                    yield event
+
+    def _next_event(self) -> Event:
+        assert self._channel is not None
+        deadline = time.monotonic() + SILENCE_S
+        while b"\n" not in self._buffer:
+            try:
+                part = self._channel.receive(max(deadline - time.monotonic(), 0.01))
+            except TimeoutError:
+                raise ConnectError(
+                    f"no sign of life for {SILENCE_S:g} s",
+                    where=self.where,
+                    remedy="run again; what was begun is finished then",
+                ) from None
+            if not part:
+                raise self._ended_early()
+            self._buffer += part
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        try:
+            event: Event = json.loads(line)
+        except ValueError:
+            raise ConnectError(
+                "something on the machine writes into the agent's output",
+                where=self.where,
+                found=line[:200].decode("utf-8", "replace"),
+                remedy="a login shell's start file must print nothing when it is not interactive",
+            ) from None
+        return event
+
+    def _ended_early(self) -> BlackstartError:
+        assert self._channel is not None
+        status, stderr = self._channel.close()
+        self._channel = None
+        last = stderr.strip().splitlines()[-3:]
+        return ConnectError(
+            f"the agent ended early with {status}",
+            where=self.where,
+            found="\n".join(last) or "no output",
+            remedy="Python 3.8 or newer must be at /usr/bin/python3" if "python3" in stderr else "run again",
+        )
+
+    def probe(self, groups: Mapping[str, Sequence[Probe]]) -> dict[str, tuple[Facts, str]]:
+        """Group name → (answers in the questions' order, digest of the answers)."""
+        asked = {name: list(probes) for name, probes in groups.items()}
+        return {event["group"]: (event["answers"], event["digest"]) for event in self.request("probe", groups=asked)}
+
+    def converge(self, plan: Mapping[str, Any]) -> Iterator[Event]:
+        """Carry out a plan (see plan.plan_to_wire); yields start, output, done and stale events as they come."""
+        return self.request("converge", plan=plan)
+
+
+def held_error(where: str, holder: Mapping[str, Any]) -> CheckError:
+    return CheckError(
+        "another controller works on this machine",
+        where=where,
+        found=f"{holder.get('controller', 'unknown')}, since {holder.get('since', 'unknown')}",
+        remedy="wait for it to end; its lock ends with it",
+    )
