@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .resources import Resource, Restart
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+V = TypeVar("V", bound="BaseModel")
 
 Probe = Mapping[str, Any]
 """One question about a machine, as data: {"probe": KIND, ...}; the agent's probes module lists the kinds."""
@@ -25,16 +30,26 @@ class State:
 
 
 @dataclass(frozen=True)
-class Role:
-    """A role as the engine sees it. Both functions are pure; they take the variables of one machine.
+class Role(Generic[V]):
+    """A role as the engine sees it. `probes` and `state` are pure functions of one machine's variables.
 
     `on_host` says that it runs on the machine through which the one it describes is reached.
     """
 
     name: str
-    probes: Callable[[Mapping[str, Any]], Sequence[Probe]]
-    state: Callable[[Mapping[str, Any], Facts], State]
+    variables: Callable[[], type[V]]
+    probes: Callable[[V], Sequence[Probe]]
+    state: Callable[[V, Facts], State]
     on_host: bool = False
+
+
+@dataclass(frozen=True)
+class Entrance(Generic[V]):
+    """How machines inside other machines are entered: known to the role that makes them, not to the engine."""
+
+    role: Role[V]
+    enter: Callable[[V, Sequence[str]], list[str]]
+    running: Callable[[V, Facts], bool]
 
 
 @dataclass(frozen=True)

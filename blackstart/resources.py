@@ -114,9 +114,11 @@ def command(
     return Resource("command", name, spec, notify)
 
 
-def archive(path: str, source: str, sha256: str, *, provides: Sequence[str] = (), remedy: str = "") -> Resource:
-    """A wheel, zip or tar on the machine with this sha256, unpacked at `path`."""
-    spec = {"path": path, "source": source, "sha256": sha256, "provides": list(provides), "remedy": remedy}
+def archive(
+    path: str, source: str, sha256: Sequence[str], *, provides: Sequence[str] = (), remedy: str = ""
+) -> Resource:
+    """A wheel, zip or tar on the machine (`source` may be a pattern) with one of these hashes, unpacked at `path`."""
+    spec = {"path": path, "source": source, "sha256": list(sha256), "provides": list(provides), "remedy": remedy}
     return Resource("archive", f"archive {path}", spec)
 
 

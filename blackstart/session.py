@@ -127,10 +127,16 @@ class Session:
             remedy="Python 3.8 or newer must be at /usr/bin/python3" if "python3" in stderr else "run again",
         )
 
-    def probe(self, groups: Mapping[str, Sequence[Probe]]) -> dict[str, tuple[Facts, str]]:
-        """Group name → (answers in the questions' order, digest of the answers)."""
+    def probe(self, groups: Mapping[str, Sequence[Probe]], *, empty: bool = False) -> dict[str, tuple[Facts, str]]:
+        """Group name → (answers in the questions' order, digest of the answers).
+
+        With `empty` the answers are those of a machine that does not exist yet.
+        """
         asked = {name: list(probes) for name, probes in groups.items()}
-        return {event["group"]: (event["answers"], event["digest"]) for event in self.request("probe", groups=asked)}
+        return {
+            event["group"]: (event["answers"], event["digest"])
+            for event in self.request("probe", groups=asked, empty=empty)
+        }
 
     def converge(self, plan: Mapping[str, Any]) -> Iterator[Event]:
         """Carry out a plan (see plan.plan_to_wire); yields start, output, done and stale events as they come."""

@@ -194,7 +194,7 @@ class SSH:
             raise ConnectError(
                 "the host key is not the one in known_hosts",
                 where=self.where,
-                found=f"{error.key.get_name()} {error.key.fingerprint} at {at}",  # type: ignore[attr-defined]
+                found=f"{error.key.get_name()} {error.key.fingerprint} at {at}",
                 remedy=f"if the machine was rebuilt: ssh-keygen -R {self._known_name()}{self._file_option()}, "
                 "then accept its new key; if it was not, somebody may stand in between",
             ) from None
@@ -224,7 +224,7 @@ class SSH:
 
         class Refuse(paramiko.MissingHostKeyPolicy):
             def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
-                raise UnknownHostKey(key.get_name(), key.fingerprint)  # type: ignore[attr-defined]
+                raise UnknownHostKey(key.get_name(), key.fingerprint)
 
         client.set_missing_host_key_policy(Refuse())
         if self._known_hosts is None:

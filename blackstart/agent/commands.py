@@ -1,5 +1,6 @@
 """Guarded commands, and archives unpacked by hash."""
 
+import glob
 import hashlib
 import os
 import shutil
@@ -92,7 +93,9 @@ class Undecided(Kind):
 
 
 class Archive(PathKind):
-    """A wheel, zip or tar on the machine, with this sha256, unpacked at `path`.
+    """A wheel, zip or tar on the machine, with one of these hashes, unpacked at `path`.
+
+    `source` is a path or a pattern: a lock names one hash for each architecture, a wheelhouse holds the one that fits.
 
     It is unpacked beside and renamed, so `path` is whole or absent; a marker inside names the hash.
     """
@@ -105,7 +108,7 @@ class Archive(PathKind):
         entry = self.current()
         if entry.kind not in ("absent", "directory"):
             raise Refused("%s is a %s, not a directory" % (self.path, entry.kind), "move it away")
-        if (self.world.read(self._marker) or b"").decode() == self.spec["sha256"]:
+        if (self.world.read(self._marker) or b"").decode() in self.spec["sha256"]:
             return Verdict(False)
         if entry.kind == "directory":
             raise Refused(
@@ -115,12 +118,14 @@ class Archive(PathKind):
         return Verdict(True, "+ %s from %s" % (self.path, os.path.basename(self.spec["source"])))
 
     def apply(self) -> None:
-        source, partial = self.spec["source"], self.path + ".partial"
-        if not os.path.isfile(source):
-            raise Refused("%s is not on the machine" % source, self.spec.get("remedy", ""))
+        partial = self.path + ".partial"
+        sources = sorted(glob.glob(self.spec["source"]))
+        if not sources:
+            raise Refused("%s is not on the machine" % self.spec["source"], self.spec.get("remedy", ""))
+        source = sources[-1]
         found = _sha256_of(source)
-        if found != self.spec["sha256"]:
-            raise Refused("%s has sha256 %s, not %s" % (source, found, self.spec["sha256"]), "fetch it again")
+        if found not in self.spec["sha256"]:
+            raise Refused("%s has sha256 %s, which the lock does not name" % (source, found), "fetch it again")
         shutil.rmtree(partial, ignore_errors=True)
         os.makedirs(partial)
         if zipfile.is_zipfile(source):
@@ -134,14 +139,14 @@ class Archive(PathKind):
             with tarfile.open(source) as tar:
                 _extract_safely(tar, partial)
         with open(os.path.join(partial, ".sha256"), "w") as stream:
-            stream.write(self.spec["sha256"])
+            stream.write(found)
         os.rename(partial, self.path)
         sync_folder(os.path.dirname(self.path))
-        self.context.store.journal(resource=self.name, path=self.path, after=self.spec["sha256"])
+        self.context.store.journal(resource=self.name, path=self.path, after=found)
 
     def predict(self) -> None:
         self.world.would_put(self.path, Entry("directory", 0o755, "root", "root"))
-        self.world.would_put(self._marker, Entry("file", 0o644, content=self.spec["sha256"].encode()))
+        self.world.would_put(self._marker, Entry("file", 0o644, content=self.spec["sha256"][0].encode()))
         for path in self.spec.get("provides", []):
             self.world.would_provide(path, self.name)
 

@@ -84,7 +84,8 @@ class Run:
             return True
         if self.check and self.changed:
             return True  # nothing was really changed; the overlay answers for what would be
-        return facts_digest([probe(self.world, question) for question in section["probes"]]) == section["facts"]
+        built_on: str = section["facts"]
+        return facts_digest([probe(self.world, question) for question in section["probes"]]) == built_on
 
     def _done(self, spec: Dict[str, Any], state: str, started: float, **fields: Any) -> None:
         self.wire.emit("done", id=spec["id"], state=state, seconds=round(time.monotonic() - started, 3), **fields)

@@ -137,6 +137,23 @@ def _processes(world: World, question: Dict[str, Any]) -> Any:
     return found
 
 
+def _http(world: World, question: Dict[str, Any]) -> Any:
+    """{status, body} of a GET on this machine; status 0 where nothing answers."""
+    import urllib.error  # here, because most runs ask no server
+    import urllib.request
+
+    if world.is_empty:
+        return {"status": 0, "body": ""}
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(question["url"], timeout=question.get("timeout", 25)) as answer:
+            return {"status": answer.status, "body": answer.read(MAX_TEXT).decode("utf-8", "replace")}
+    except urllib.error.HTTPError as error:
+        return {"status": error.code, "body": error.read(MAX_TEXT).decode("utf-8", "replace")}
+    except OSError as error:
+        return {"status": 0, "body": str(error)}
+
+
 KINDS: Dict[str, Callable[[World, Dict[str, Any]], Any]] = {
     "file": _file,
     "files": _files,
@@ -147,4 +164,5 @@ KINDS: Dict[str, Callable[[World, Dict[str, Any]], Any]] = {
     "listener": _listener,
     "run": _run,
     "processes": _processes,
+    "http": _http,
 }

@@ -1,0 +1,163 @@
+"""What people see while a run is going on and when it is over; plain lines where stdout is no terminal."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, TextIO
+
+from .report import MachineReport, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.live import Live
+    from rich.table import Table
+
+QUIET = ("ok", "verified")
+COLOURS = {"changed": "33", "change": "33", "failed": "31", "unknown": "35", "pending": "36", "ok": "32"}
+
+
+class Console:
+    """Lines for people. With `silent` (for JSON) nothing is shown at all."""
+
+    def __init__(self, stream: TextIO | None = None, *, silent: bool = False, diff: bool = False) -> None:
+        self._stream = stream or sys.stdout
+        self._silent = silent
+        self._diff = diff
+        self._terminal = not silent and self._stream.isatty()
+        self._lock = threading.Lock()
+        self._doing: dict[str, str] = {}
+        self._live: Live | None = None
+
+    # lines
+
+    def line(self, text: str = "") -> None:
+        if self._silent:
+            return
+        with self._lock:
+            if self._live is not None:
+                from rich.text import Text
+
+                self._live.console.print(Text.from_ansi(text), soft_wrap=True)
+            else:
+                print(text, file=self._stream, flush=True)
+
+    def paint(self, text: str, state: str) -> str:
+        colour = COLOURS.get(state)
+        return f"\x1b[{colour}m{text}\x1b[0m" if self._terminal and colour else text
+
+    # progress; a listener of converge
+
+    def begins(self, machine: str, role: str, name: str) -> None:
+        self._doing[machine] = f"{role}: {name}"
+
+    def says(self, machine: str, line: str) -> None:
+        doing = self._doing.get(machine, "").split(" | ")[0]
+        self._doing[machine] = f"{doing} | {line.strip()}"
+
+    def ends(self, machine: str, record: Record) -> None:
+        self._doing.pop(machine, None)
+        if record.state in QUIET:
+            return
+        state = self.paint(f"{record.state:<8}", record.state)
+        first_line = record.detail.splitlines()[0] if record.detail else ""
+        detail = f"  ({first_line})" if first_line and record.state != "failed" else ""
+        self.line(f"{state} {machine:<10} {record.role:<10} {record.name}{detail}{_duration(record.seconds)}")
+        if self._diff and record.diff:
+            for text in record.diff.splitlines():
+                self.line("    " + self.paint(text, {"+": "ok", "-": "failed"}.get(text[:1], "")))
+
+    def stage(self, name: str, text: str) -> None:
+        """A step that is no machine's: fetching, building an image."""
+        self._doing[name] = text
+
+    def unstage(self, name: str) -> None:
+        self._doing.pop(name, None)
+
+    @contextmanager
+    def progress(self) -> Iterator[None]:
+        """On a terminal: a line for each machine with what it is doing now, below the lines that stay."""
+        if not self._terminal:
+            yield
+            return
+        from rich.console import Console as Rich
+        from rich.live import Live
+
+        with Live(
+            get_renderable=self._status, console=Rich(file=self._stream), refresh_per_second=8, transient=True
+        ) as self._live:
+            try:
+                yield
+            finally:
+                self._live = None
+                self._doing.clear()
+
+    def _status(self) -> Table:
+        from rich.spinner import Spinner
+        from rich.table import Table
+        from rich.text import Text
+
+        grid = Table.grid(padding=(0, 1))
+        for machine, doing in list(self._doing.items()):
+            spinner = Spinner("dots", style="cyan")
+            grid.add_row(spinner.render(time.monotonic()), machine, Text(doing, overflow="ellipsis", no_wrap=True))
+        return grid
+
+    # the end
+
+    def recap(self, reports: Sequence[MachineReport], *, check: bool) -> None:
+        """One line a machine, then each failure once, whole."""
+        for report in reports:
+            counts = report.counts
+            names = ["ok", "change", "unknown"] if check else ["ok", "changed"]
+            shown = [f"{counts[name]} {name}" for name in names if name in ("ok", "changed") or counts[name]]
+            if check and not counts["change"] and not counts["unknown"]:
+                shown.append("0 change")
+            if report.failed:
+                shown.append(self.paint("failed", "failed"))
+            execs = f"{report.execs} exec" + ("" if report.execs == 1 else "s")
+            self.line(f"{report.name:<10} {', '.join(shown)}   [{execs}, {report.seconds:.1f} s]")
+            for record in report.records:
+                if record.state == "pending":
+                    self.line(
+                        f"{'':<10} {self.paint('pending restart', 'pending')}: {record.name}; add --restart to do it"
+                    )
+        for report in reports:
+            if report.error:
+                self.line(self.paint(f"error: {report.error}", "failed"))
+            elif report.failure:
+                self.line(self.paint(f"failed: {report.name}: {report.failure.name}", "failed"))
+                for text in report.failure.detail.splitlines():
+                    self.line(f"  found: {text}")
+                if report.failure.remedy:
+                    self.line(f"  do: {report.failure.remedy}")
+
+
+def _duration(seconds: float) -> str:
+    return f"  {seconds:.1f} s" if seconds >= 1 else ""
+
+
+class Timer:
+    """Seconds between entering and now; use as a context manager."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._end: float | None = None
+
+    def __enter__(self) -> Timer:
+        self._start = time.monotonic()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return (self._end or time.monotonic()) - self._start

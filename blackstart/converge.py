@@ -1,0 +1,315 @@
+"""Converging machines: everything is planned first, so that bad input touches nothing; then it is applied."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .errors import BlackstartError, CheckError, InputError
+from .inventory import Inventory, Machine
+from .plan import Entrance, Facts, Role, Section, State, plan_to_wire
+from .report import MachineReport, Record
+from .session import Event, Session
+from .transports import SSH, Local, Through, Transport
+from .variables import Defaults, resolve
+
+MAX_REPLANS = 5
+POOL = 16
+
+
+class Listener(Protocol):
+    """Hears what happens while it happens; may be called from several threads."""
+
+    def begins(self, machine: str, role: str, name: str) -> None: ...
+
+    def says(self, machine: str, line: str) -> None: ...
+
+    def ends(self, machine: str, record: Record) -> None: ...
+
+
+@dataclass(frozen=True)
+class Options:
+    check: bool = False
+    restart: bool = False
+    tags: tuple[str, ...] = ()
+
+
+@dataclass
+class _Target:
+    """A machine with its roles on the way to be converged."""
+
+    machine: Machine
+    session: Session
+    report: MachineReport
+    bound: list[tuple[Role[Any], Machine]]
+    sections: list[Section] = field(default_factory=list)
+    exists: bool = True
+
+
+class Fleet:
+    """The machines of a run: their connections, their plans, their reports."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        defaults: Defaults,
+        roles: Sequence[Role[Any]],
+        entrance: Entrance[Any],
+        listener: Listener,
+    ) -> None:
+        self.inventory = inventory
+        self.defaults = defaults
+        self.roles = roles
+        self.entrance = entrance
+        self.listener = listener
+        self._transports: dict[str, Transport] = {}
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(self, *ending: object) -> None:
+        for transport in self._transports.values():
+            transport.close()
+
+    def transport(self, machine: Machine) -> Transport:
+        """The way to a machine; connections open on first use and are shared."""
+        if machine.name not in self._transports:
+            self._transports[machine.name] = self._make_transport(machine)
+        return self._transports[machine.name]
+
+    def _make_transport(self, machine: Machine) -> Transport:
+        if machine.through is not None:
+            outer = self.transport(self.inventory.machines[machine.through])
+            variables = self.variables(self.entrance.role, machine)
+            return Through(machine.name, outer, lambda argv: self.entrance.enter(variables, argv))
+        if machine.get("local"):
+            return Local(machine.name)
+        return SSH(
+            machine.name,
+            address=machine.get("address"),
+            port=machine.get("port", 22),
+            user=machine.get("user", "root"),
+            identity_file=machine.get("identity_file"),
+            known_hosts=machine.get("known_hosts"),
+        )
+
+    def session(self, machine: Machine) -> Session:
+        return Session(self.transport(machine), python=machine.get("python", "/usr/bin/python3"))
+
+    def variables(self, role: Role[Any], machine: Machine) -> Any:
+        return resolve(machine, self.defaults, role.variables())
+
+    def converge(self, machines: Sequence[Machine], options: Options) -> list[MachineReport]:
+        """Plan all, then apply all. Raises InputError before anything is touched; other errors are in the reports."""
+        roles = self._tagged(options.tags)
+        trees = [_Tree(self, outer, inner, roles, options) for outer, inner in self._grouped(machines)]
+        with ExitStack() as stack, ThreadPoolExecutor(max_workers=POOL) as pool:
+            for tree in trees:
+                stack.callback(tree.close)
+            list(pool.map(_Tree.plan, trees))
+            refused = [tree.input_error for tree in trees if tree.input_error]
+            if refused:
+                raise refused[0]
+            list(pool.map(_Tree.apply, trees))
+        return [report for tree in trees for report in tree.reports()]
+
+    def _tagged(self, tags: Sequence[str]) -> list[Role[Any]]:
+        known = [role.name for role in self.roles]
+        for tag in tags:
+            if tag not in known:
+                raise InputError(f"no role has the tag {tag!r}", where="--tags", found="known: " + ", ".join(known))
+        return [role for role in self.roles if not tags or role.name in tags]
+
+    def _grouped(self, machines: Sequence[Machine]) -> list[tuple[Machine, list[Machine]]]:
+        """Each machine reached by itself, with the selected ones that are reached through it."""
+        groups: dict[str, list[Machine]] = {}
+        for machine in machines:
+            outer = machine.through or machine.name
+            groups.setdefault(outer, [])
+            if machine.through:
+                groups[outer].append(machine)
+        return [(self.inventory.machines[outer], inner) for outer, inner in groups.items()]
+
+
+class _Tree:
+    """A machine and those inside it: one thread's work."""
+
+    def __init__(
+        self, fleet: Fleet, outer: Machine, inner: Sequence[Machine], roles: Sequence[Role[Any]], options: Options
+    ) -> None:
+        self.fleet = fleet
+        self.options = options
+        self.input_error: InputError | None = None
+        on_outer = [(role, machine) for machine in inner for role in roles if role.on_host]
+        if not inner:
+            on_outer += [(role, outer) for role in roles if not role.on_host and outer.get("local")]
+        self.outer = self._target(outer, on_outer)
+        self.inner = [
+            self._target(machine, [(role, machine) for role in roles if not role.on_host]) for machine in inner
+        ]
+
+    def _target(self, machine: Machine, bound: list[tuple[Role[Any], Machine]]) -> _Target:
+        return _Target(machine, self.fleet.session(machine), MachineReport(machine.name), bound)
+
+    def targets(self) -> list[_Target]:
+        return [self.outer, *self.inner]
+
+    def reports(self) -> list[MachineReport]:
+        for target in self.targets():
+            target.report.execs = target.session.execs
+        return [target.report for target in self.targets() if target.bound or target.report.error]
+
+    def close(self) -> None:
+        for target in reversed(self.targets()):
+            target.session.__exit__(None, None, None)
+
+    def plan(self) -> None:
+        """Ask for facts and build every plan that can be built; errors stay with their machine."""
+        target = self.outer
+        try:
+            presence = self._probe_outer()
+            for target in self.inner:
+                target.exists = presence[target.machine.name]
+                self._plan_inside(target)
+        except InputError as error:
+            self.input_error = error
+        except BlackstartError as error:
+            target.report.error = error
+
+    def _probe_outer(self) -> dict[str, bool]:
+        """Plans the outer machine; says of each inner one whether it runs."""
+        entrance = self.fleet.entrance
+        groups: dict[str, Any] = {}
+        for role, machine in self.outer.bound:
+            groups[f"{machine.name}:{role.name}"] = role.probes(self.fleet.variables(role, machine))
+        for target in self.inner:
+            variables = self.fleet.variables(entrance.role, target.machine)
+            groups[f"{target.machine.name}:{entrance.role.name}"] = entrance.role.probes(variables)
+        facts = self._ask(self.outer, groups)
+        self.outer.sections = self._sections(self.outer.bound, groups, facts)
+        return {
+            target.machine.name: entrance.running(
+                self.fleet.variables(entrance.role, target.machine),
+                facts[f"{target.machine.name}:{entrance.role.name}"][0],
+            )
+            for target in self.inner
+        }
+
+    def _plan_inside(self, target: _Target, only: Sequence[str] | None = None) -> None:
+        """(Re)build the plan of a machine, for the roles in `only` or all of them."""
+        bound = [(role, machine) for role, machine in target.bound if only is None or role.name in only]
+        groups = {f"{m.name}:{role.name}": role.probes(self.fleet.variables(role, m)) for role, m in bound}
+        asked = target if target.exists else self.outer
+        target.sections = self._sections(bound, groups, self._ask(asked, groups, empty=not target.exists))
+
+    def _ask(self, target: _Target, groups: Mapping[str, Any], empty: bool = False) -> dict[str, tuple[Facts, str]]:
+        if not groups:
+            return {}
+        started = time.monotonic()
+        self.fleet.listener.begins(target.machine.name, "facts", "gather facts")
+        facts = target.session.probe(groups, empty=empty)
+        target.report.seconds += time.monotonic() - started
+        return facts
+
+    def _sections(
+        self,
+        bound: Sequence[tuple[Role[Any], Machine]],
+        groups: Mapping[str, Any],
+        facts: Mapping[str, tuple[Facts, str]],
+    ) -> list[Section]:
+        sections = []
+        for role, machine in bound:
+            key = f"{machine.name}:{role.name}"
+            answers, digest = facts[key]
+            state = role.state(self.fleet.variables(role, machine), answers)
+            sections.append(Section(role.name, machine.name, groups[key], digest, state))
+        return sections
+
+    def apply(self) -> None:
+        """Carry the plans out, outer machine first; what fails ends the tree."""
+        target = self.outer
+        try:
+            if target.report.error or any(inner.report.error for inner in self.inner):
+                return
+            self._carry_out(target)
+            for target in self.inner:
+                if self.outer.report.failed:
+                    target.report.error = CheckError(
+                        "left alone", where=target.machine.name, found=f"{self.outer.machine.name} failed"
+                    )
+                    continue
+                self._enter(target)
+                self._carry_out(target)
+        except BlackstartError as error:
+            target.report.error = error
+
+    def _enter(self, target: _Target) -> None:
+        """After the outer machine's plan, an inner machine that did not run does; what was known of it is not."""
+        if self.options.check or (target.exists and not self.outer.report.counts["changed"]):
+            return
+        target.exists = True
+        target.session.__exit__(None, None, None)
+        self._plan_inside(target)
+
+    def _carry_out(self, target: _Target) -> None:
+        if not target.sections:
+            return
+        started = time.monotonic()
+        for _ in range(MAX_REPLANS):
+            stale = self._converge_once(target)
+            if stale is None:
+                break
+            names = [section.role for section in target.sections]
+            finished = target.sections[: names.index(stale)]
+            self._plan_inside(target, names[names.index(stale) :])
+            # What is done is done; what it wanted verified still is to be, at the end.
+            target.sections = [
+                Section(part.role, part.subject, (), "", State(verify=part.state.verify, handlers=part.state.handlers))
+                for part in finished
+            ] + target.sections
+        else:
+            raise CheckError(
+                "the facts change faster than plans can be made",
+                where=target.machine.name,
+                remedy="something else is at work on this machine; find it, then run again",
+            )
+        target.report.seconds += time.monotonic() - started
+
+    def _converge_once(self, target: _Target) -> str | None:
+        """One plan to its end; the role whose facts no longer held, if one's did not."""
+        wire = plan_to_wire(
+            target.sections, check=self.options.check, restart=self.options.restart, empty=not target.exists
+        )
+        names = {key: value for section in target.sections for key, value in section.names().items()}
+        session = target.session if target.exists else self.outer.session
+        for event in session.converge(wire):
+            role, name = names.get(event.get("id", ""), ("handlers", event.get("name", "")))
+            match event["e"]:
+                case "start":
+                    self.fleet.listener.begins(target.machine.name, role, name)
+                case "output":
+                    self.fleet.listener.says(target.machine.name, event["line"])
+                case "done":
+                    record = _record(role, name, event)
+                    target.report.records.append(record)
+                    self.fleet.listener.ends(target.machine.name, record)
+                case "stale":
+                    return str(event["section"])
+        return None
+
+
+def _record(role: str, name: str, event: Event) -> Record:
+    return Record(
+        role=role,
+        name=name,
+        state=event["state"],
+        detail=event.get("detail", ""),
+        diff=event.get("diff", ""),
+        remedy=event.get("remedy", ""),
+        seconds=event["seconds"],
+        verify=event.get("verify", False),
+    )

@@ -1,0 +1,192 @@
+"""The one way to make a task of the front door: shared options, errors as messages and codes, JSON."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json as jsonlib
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from invoke.context import Context
+from invoke.exceptions import Exit
+from invoke.tasks import Task
+from invoke.tasks import task as make_task
+
+from .console import Console, Timer
+from .errors import BlackstartError, InputError
+from .paths import ROLES, ROOT
+
+if TYPE_CHECKING:
+    from .inventory import Inventory, Machine
+    from .variables import Defaults
+
+DETACHED = 130
+
+MACHINE_OPTIONS: Mapping[str, tuple[Any, str]] = {
+    "inventory": ("", "inventory folder, or a name below inventory/ (else BLACKSTART_INVENTORY, site, sandbox)"),
+    "limit": ("", "only these machines: names, groups, patterns, comma separated; ! takes away"),
+    "tags": ("", "only these roles, comma separated"),
+    "set": ([], "KEY=VALUE over every other source of that variable; may be repeated"),
+}
+CONVERGE_OPTIONS: Mapping[str, tuple[Any, str]] = {
+    "check": (False, "change nothing; say what would change"),
+    "diff": (False, "show the differences"),
+    "restart": (False, "allow what runs to be restarted"),
+}
+COMMON_OPTIONS: Mapping[str, tuple[Any, str]] = {"json": (False, "print one JSON document and nothing else")}
+
+
+@dataclass
+class Door:
+    """What a task's body works with: its options, the console, the inventory."""
+
+    options: dict[str, Any]
+    console: Console
+    timings: list[tuple[str, float]] = field(default_factory=list)
+
+    @property
+    def check(self) -> bool:
+        return bool(self.options.get("check"))
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return tuple(part.strip() for part in self.options.get("tags", "").split(",") if part.strip())
+
+    @functools.cached_property
+    def defaults(self) -> Defaults:
+        from .variables import read_defaults
+
+        return read_defaults(ROLES)
+
+    @functools.cached_property
+    def inventory(self) -> Inventory:
+        """The inventory that this run is about; reading it announces it, so that nobody works on the wrong one."""
+        from .inventory import locate, read
+
+        path = locate(self.options.get("inventory") or None, os.environ, ROOT)
+        inventory = read(path, self.defaults, self.options.get("set", ()))
+        mark = "  SIMULATED: stand-ins for GPUs, Proxmox and the model engine" if inventory.simulated else ""
+        self.console.line(f"inventory: {inventory.name}{mark}")
+        return inventory
+
+    @property
+    def machines(self) -> list[Machine]:
+        return self.inventory.select(self.options.get("limit") or None)
+
+    def timed(self, name: str) -> _Timed:
+        """A step whose share of the time the report shows."""
+        return _Timed(self, name)
+
+    def document(self, **fields: Any) -> dict[str, Any]:
+        """A JSON document that names its inventory first."""
+        return {"inventory": {"name": self.inventory.name, "simulated": self.inventory.simulated}, **fields}
+
+
+class _Timed(Timer):
+    def __init__(self, door: Door, name: str) -> None:
+        super().__init__()
+        self._door = door
+        self._name = name
+
+    def __exit__(self, *ending: Any) -> None:
+        super().__exit__(*ending)
+        self._door.timings.append((self._name, self.seconds))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a task ends with: the JSON document and the exit code."""
+
+    document: Any
+    code: int = 0
+
+
+Body = Callable[..., Result]
+
+
+def task(
+    *,
+    machines: bool = False,
+    converges: bool = False,
+    help: Mapping[str, str] | None = None,
+    positional: Sequence[str] = (),
+    name: str | None = None,
+    default: bool = False,
+) -> Callable[[Body], Task[Any]]:
+    """Make a task of `body(door, **its own parameters) -> Result`.
+
+    `machines` adds the options that choose machines, `converges` those of a run that may change them as well.
+    """
+    shared = {
+        **(MACHINE_OPTIONS if machines or converges else {}),
+        **(CONVERGE_OPTIONS if converges else {}),
+        **COMMON_OPTIONS,
+    }
+
+    def decorate(body: Body) -> Task[Any]:
+        own = list(inspect.signature(body).parameters.values())[1:]
+
+        @functools.wraps(body)
+        def run(context: Context, **given: Any) -> None:
+            options = {option: given.pop(option) for option in shared}
+            code = _run(body, options, given)
+            if code:
+                raise Exit(code=code)
+
+        context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        extra = [
+            inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=value)
+            for option, (value, _) in shared.items()
+        ]
+        run.__signature__ = inspect.Signature([context, *_as_keywords(own), *extra])  # type: ignore[attr-defined]
+        texts = {option: text for option, (_, text) in shared.items()} | dict(help or {})
+        return cast(
+            "Task[Any]",
+            make_task(
+                run,
+                name=name,
+                default=default,
+                help=texts,
+                positional=list(positional),
+                iterable=["set"] if "set" in shared else [],
+            ),
+        )
+
+    return decorate
+
+
+def _as_keywords(parameters: Iterable[inspect.Parameter]) -> list[inspect.Parameter]:
+    return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+
+
+def _run(body: Body, options: dict[str, Any], own: dict[str, Any]) -> int:
+    """Run a body; what it raises becomes a message and a code. Anything unforeseen is a fault of ours, said so."""
+    as_json = options["json"]
+    door = Door(options, Console(silent=as_json, diff=bool(options.get("diff"))))
+    try:
+        result = body(door, **own)
+    except BlackstartError as error:
+        result = Result({"error": error.as_dict()}, error.code)
+        if not as_json:
+            print(f"error: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        text = "interrupted: what was being done is finished on the machine; run again to go on"
+        result = Result({"error": {"stage": "run", "message": text}}, DETACHED)
+        if not as_json:
+            print(text, file=sys.stderr)
+    if as_json:
+        jsonlib.dump(result.document, sys.stdout, indent=2, ensure_ascii=False)
+        sys.stdout.write("\n")
+    sys.stdout.flush()
+    return result.code
+
+
+def require(value: str, what: str, remedy: str) -> str:
+    """A text that a person must give. Raises InputError."""
+    if not value:
+        raise InputError(f"{what} is missing", remedy=remedy)
+    return value

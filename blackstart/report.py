@@ -1,0 +1,70 @@
+"""What happened, as data: one record a resource, one report a machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import BlackstartError
+
+FAILED = "failed"
+DONE = ("ok", "changed", "verified")
+
+
+@dataclass
+class Record:
+    """One resource's outcome. `state` is ok, changed, change, unknown, pending, verified or failed."""
+
+    role: str
+    name: str
+    state: str
+    detail: str = ""
+    diff: str = ""
+    remedy: str = ""
+    seconds: float = 0.0
+    verify: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if value not in ("", False) or name == "seconds"}
+
+
+@dataclass
+class MachineReport:
+    """One machine's run. `error` is what ended it before or between resources."""
+
+    name: str
+    records: list[Record] = field(default_factory=list)
+    execs: int = 0
+    seconds: float = 0.0
+    error: BlackstartError | None = None
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(record.state for record in self.records)
+
+    @property
+    def failure(self) -> Record | None:
+        return next((record for record in self.records if record.state == FAILED), None)
+
+    @property
+    def failed(self) -> bool:
+        return self.error is not None or self.failure is not None
+
+    def as_dict(self) -> dict[str, Any]:
+        counts = self.counts
+        result: dict[str, Any] = {
+            "name": self.name,
+            "ok": counts["ok"],
+            "changed": counts["changed"],
+            "failed": counts[FAILED] + (self.error is not None),
+            "change": counts["change"],
+            "unknown": counts["unknown"],
+            "pending": [record.name for record in self.records if record.state == "pending"],
+            "execs": self.execs,
+            "seconds": round(self.seconds, 3),
+            "resources": [record.as_dict() for record in self.records],
+        }
+        if self.error:
+            result["error"] = self.error.as_dict()
+        return result

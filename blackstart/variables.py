@@ -1,0 +1,58 @@
+"""Role variables: defaults from roles/*/defaults.yml, overlaid by the inventory, validated by the role's own model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from .errors import InputError
+from .inventory import Machine, Value
+from .yamlfile import load, shown
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
+Defaults = Mapping[str, Value]
+M = TypeVar("M", bound="BaseModel")
+
+
+def read_defaults(roles: Path) -> dict[str, Value]:
+    """Every declared variable with its default. Each role's names begin with the role's; raises InputError."""
+    found: dict[str, Value] = {}
+    for path in sorted(roles.glob("*/defaults.yml")):
+        document = load(path)
+        for name, value in (document.data or {}).items():
+            place = document.place((name,))
+            if not name.startswith(path.parent.name + "_"):
+                raise InputError(f"a variable of this role begins with {path.parent.name}_", where=place, found=name)
+            found[name] = Value(value, place)
+    return found
+
+
+def resolve(machine: Machine, defaults: Defaults, model: type[M]) -> M:
+    """The variables that `model` asks for, as they hold for one machine. Raises InputError with the value's place."""
+    from pydantic import ValidationError
+
+    merged = {**defaults, **machine.variables}
+    wanted = {name: merged[name] for name in model.model_fields if name in merged}
+    try:
+        return model.model_validate({name: found.value for name, found in wanted.items()})
+    except ValidationError as error:
+        raise _input_error(error, machine, wanted) from None
+
+
+def _input_error(error: ValidationError, machine: Machine, wanted: Mapping[str, Value]) -> InputError:
+    first = error.errors(include_url=False)[0]
+    name = str(first["loc"][0]) if first["loc"] else ""
+    place = wanted[name].place if name in wanted else machine.place
+    path = ".".join(str(part) for part in first["loc"])
+    found = "" if first["type"] == "missing" else repr(first.get("input"))[:100]
+    return InputError(f"{path}: {first['msg'].lower()}", where=place, found=found)
+
+
+def describe_model_error(error: ValidationError, path: Path) -> InputError:
+    """A file that is one model (a profile) and does not fit it."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return InputError(f"{where}: {first['msg'].lower()}", where=shown(path), found=repr(first.get("input"))[:100])

@@ -1,0 +1,92 @@
+"""inv bench.ladder."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import TYPE_CHECKING, Any
+
+from blackstart.errors import InputError, VerifyError
+from blackstart.front import Door, Result, task
+
+if TYPE_CHECKING:
+    from blackstart.converge import Fleet
+    from blackstart.inventory import Machine
+    from roles.bench.state import Level, Variables
+
+
+@task(
+    machines=True,
+    help={
+        "levels": "numbers of prompts, comma separated; all of bench_levels if left out",
+        "series": "name under which the records are kept; the date and time if left out",
+    },
+)
+def ladder(door: Door, levels: str = "", series: str = "") -> Result:
+    """Climb the ladder on one engine and hold it against the recorded series."""
+    from blackstart.variables import resolve
+    from roles import open_fleet
+    from roles.bench.state import Variables, chosen_levels, recorded, series_file
+
+    engines = [machine for machine in door.machines if machine.through is not None or machine.get("local")]
+    if len(engines) != 1:
+        names = ", ".join(machine.name for machine in engines) or "none"
+        raise InputError("a ladder climbs on one engine", where="--limit", found=names, remedy="name one with --limit")
+    (machine,) = engines
+    variables = resolve(machine, door.defaults, Variables)
+    chosen = chosen_levels(variables, levels)
+    name = series or datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H%M%SZ")
+    if "/" in name:
+        raise InputError("a series' name is a file name", where="--series", found=name)
+    beside = {level.prompts: recorded(variables.bench_baseline, level) for level in chosen}
+    path = series_file(door.inventory.path, name)
+    records: list[dict[str, Any]] = []
+    with open_fleet(door) as fleet, door.console.progress():
+        for level in chosen:
+            record = _climb(fleet, machine, variables, name, level)
+            record |= {"series": name, "machine": machine.name, "profile": variables.server_profile}
+            record["simulated"] = door.inventory.simulated
+            records.append(record)
+            path.parent.mkdir(exist_ok=True)
+            with path.open("a") as stream:
+                stream.write(json.dumps(record) + "\n")
+    _show(door, records, beside)
+    door.console.line(f"kept in {path}")
+    return Result(door.document(series=name, levels=records, recorded=beside))
+
+
+def _climb(fleet: Fleet, machine: Machine, variables: Variables, series: str, level: Level) -> dict[str, Any]:
+    """One level, and the proof that the server outlived it. Raises VerifyError."""
+    from blackstart import resources
+    from blackstart.plan import Section, State, plan_to_wire
+    from roles.bench.state import level_resource, output_file, result_of
+
+    made = resources.directory(variables.bench_folder)
+    command = level_resource(variables, series, level)
+    alive = resources.http("alive afterwards", variables.url("/health"), deadline=30, unit=variables.server_unit)
+    section = Section("bench", machine.name, (), "", State([made, command], verify=[alive]))
+    fleet.listener.begins(machine.name, "bench", command.name)
+    with fleet.session(machine) as session:
+        for event in session.converge(plan_to_wire([section], check=False, restart=False, empty=False)):
+            if event["e"] == "output":
+                fleet.listener.says(machine.name, event["line"])
+            if event["e"] == "done" and event["state"] == "failed":
+                what = f"level {level.prompts} did not hold"
+                raise VerifyError(what, where=machine.name, found=event["detail"], remedy=event.get("remedy", ""))
+        question = {"probe": "file", "path": output_file(variables, series, level)}
+        (answer,), _ = session.probe({"bench": [question]})["bench"]
+    return result_of(answer["text"], level, machine.name)
+
+
+def _show(door: Door, records: list[dict[str, Any]], beside: dict[int, dict[str, Any]]) -> None:
+    mark = "  SIMULATED latencies: no GPU was measured" if door.inventory.simulated else ""
+    door.console.line(f"bench_serving, tokens a second{mark}")
+    door.console.line(
+        f"{'prompts':>8} {'output tokens':>14} {'output':>10} {'total':>10} {'TPOT ms':>9}   recorded total"
+    )
+    for record in records:
+        known = ", ".join(f"{name} {level['total_throughput']:g}" for name, level in beside[record["prompts"]].items())
+        door.console.line(
+            f"{record['prompts']:>8} {record['total_output_tokens']:>14} {record['output_throughput']:>10.1f} "
+            f"{record['total_throughput']:>10.1f} {record['mean_tpot_ms']:>9.1f}   {known or '-'}"
+        )

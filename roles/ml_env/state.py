@@ -1,0 +1,77 @@
+"""The environment of a lock is there, whole, and the link names it."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+from blackstart import resources
+from blackstart.plan import Facts, Probe, State
+from blackstart.render import render
+
+from . import lock as locks
+
+TOOLS = "/opt/blackstart"
+
+
+class Variables(BaseModel):
+    """roles/ml_env/defaults.yml, which says what each means."""
+
+    ml_env_root: str = Field(pattern="^/")
+    ml_env_link: str = Field(pattern="^/")
+    ml_env_lock: str
+    ml_env_uv_lock: str
+    ml_env_wheelhouse: str = Field(pattern="^/")
+    ml_env_python: str = Field(pattern="^/")
+    ml_env_build_timeout_s: float = Field(gt=0)
+
+    def environment(self) -> str:
+        """The folder of the environment that the lock names."""
+        return f"{self.ml_env_root}/{locks.read(self.ml_env_lock).identity}"
+
+
+def probes(variables: Variables) -> list[Probe]:
+    return []
+
+
+def state(variables: Variables, facts: Facts) -> State:
+    """Raises InputError for a lock that is not there or not whole."""
+    lock, uv = locks.read(variables.ml_env_lock), locks.read(variables.ml_env_uv_lock)
+    environment = f"{variables.ml_env_root}/{lock.identity}"
+    lock_file = f"{variables.ml_env_root}/{lock.identity}.lock.txt"
+    uv_version = uv.versions["uv"]
+    tool = f"{TOOLS}/uv-{uv_version}"
+    uv_binary = f"{tool}/uv-{uv_version}.data/scripts/uv"
+    marker = f"{environment}/.complete"
+    build = resources.command(
+        f"environment {lock.identity}",
+        ["sh", "-es"],
+        stdin=render(
+            "ml_env/build.sh.j2",
+            uv=uv_binary,
+            python=variables.ml_env_python,
+            environment=environment,
+            lock_file=lock_file,
+            wheelhouse=variables.ml_env_wheelhouse,
+            marker=marker,
+        ),
+        creates=marker,
+        provides=[environment],
+        timeout=variables.ml_env_build_timeout_s,
+        remedy="if a wheel is missing, fill the wheelhouse again; run again builds from the start",
+    )
+    return State(
+        [
+            resources.directory(TOOLS),
+            resources.archive(
+                tool,
+                f"{variables.ml_env_wheelhouse}/uv-{uv_version}-*.whl",
+                uv.hashes["uv"],
+                provides=[uv_binary],
+                remedy="fill the wheelhouse, or see that it is mounted into the container",
+            ),
+            resources.directory(variables.ml_env_root),
+            resources.file(lock_file, lock.text),
+            build,
+            resources.link(variables.ml_env_link, environment),
+        ]
+    )

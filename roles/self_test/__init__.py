@@ -1,0 +1,1 @@
+"""The project's own tests and rules, behind the front door."""

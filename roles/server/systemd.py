@@ -1,0 +1,24 @@
+"""systemd's quoting: an argv and an environment as they must stand in a unit file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def quote(word: str) -> str:
+    """One word of ExecStart= or Environment=, so that systemd hands on exactly these bytes.
+
+    systemd.service(5): C-style escapes within double quotes; `%` begins a specifier, `$` a variable; both are doubled.
+    """
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return '"' + escaped.replace("%", "%%").replace("$", "$$") + '"'
+
+
+def quote_assignment(name: str, value: str) -> str:
+    """A NAME=VALUE word of Environment=, in which `$` has no meaning and is not doubled."""
+    return quote(f"{name}={value}").replace("$$", "$")
+
+
+def command_line(argv: Sequence[str]) -> str:
+    """ExecStart= of an argv; the program itself is a plain absolute path."""
+    return " ".join([argv[0], *map(quote, argv[1:])])

@@ -1,0 +1,176 @@
+"""inv server.start, stop, restart, status, logs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from blackstart.errors import BlackstartError, InputError, VerifyError
+from blackstart.front import Door, Result, task
+
+if TYPE_CHECKING:
+    from blackstart.converge import Fleet
+    from blackstart.inventory import Machine
+    from blackstart.plan import State
+    from roles.server.state import Variables
+
+NEEDLE = "sglang::"
+"""What the command lines of the engine's children begin with; their short names are cut off before it tells."""
+
+
+@task(machines=True, help={"profile": "name of a profile of inventory/profiles"})
+def start(door: Door, profile: str = "") -> Result:
+    """Start the server from its profile, and wait until it answers."""
+    return _each(door, profile, _start)
+
+
+@task(machines=True)
+def stop(door: Door) -> Result:
+    """Stop the server: requests in flight are finished, then no process of it is left."""
+    return _each(door, "", _stop)
+
+
+@task(machines=True, help={"profile": "name of a profile of inventory/profiles"})
+def restart(door: Door, profile: str = "") -> Result:
+    """Stop the server and start it from a named profile; a profile that does not exist leaves it alone."""
+    return _each(door, profile, lambda fleet, machine: {**_stop(fleet, machine), **_start(fleet, machine)})
+
+
+@task(machines=True)
+def status(door: Door) -> Result:
+    """Say what runs: unit, processes, model, readiness."""
+    return _each(door, "", _status)
+
+
+@task(machines=True, help={"lines": "how many of the last lines"})
+def logs(door: Door, lines: int = 50) -> Result:
+    """Show the server's last log lines."""
+    return _each(door, "", lambda fleet, machine: _logs(fleet, machine, lines), show=_show_log)
+
+
+Act = Callable[["Fleet", "Machine"], dict[str, Any]]
+
+
+def _each(door: Door, profile: str, act: Act, show: Callable[[Door, dict[str, Any]], None] | None = None) -> Result:
+    """Do it on every selected engine. All input is checked for all of them before the first is touched."""
+    from roles import open_fleet
+
+    if profile:
+        door.options["set"] = [*door.options["set"], f"server_profile={json.dumps(profile)}"]
+    engines = [machine for machine in door.machines if machine.through is not None or machine.get("local")]
+    if not engines:
+        raise InputError("no engine is selected", where="--limit", remedy="name a container, or leave --limit out")
+    results: list[dict[str, Any]] = []
+    with open_fleet(door) as fleet:
+        for machine in engines:
+            _variables(fleet, machine).argv()
+        with door.console.progress():
+            for machine in engines:
+                result: dict[str, Any] = {"name": machine.name}
+                try:
+                    result |= act(fleet, machine)
+                except BlackstartError as error:
+                    result |= {"error": error.as_dict()}
+                    door.console.line(f"error: {error}")
+                else:
+                    (show or _show)(door, result)
+                results.append(result)
+    return Result(door.document(machines=results), int(any("error" in result for result in results)))
+
+
+def _show(door: Door, result: dict[str, Any]) -> None:
+    mark = "  SIMULATED" if door.inventory.simulated else ""
+    shown = ", ".join(f"{key} {value}" for key, value in result.items() if key != "name" and value not in (None, ""))
+    door.console.line(f"{result['name']:<10} {shown}{mark}")
+
+
+def _show_log(door: Door, result: dict[str, Any]) -> None:
+    for line in result["lines"]:
+        door.console.line(line)
+
+
+def _variables(fleet: Fleet, machine: Machine) -> Variables:
+    from blackstart.variables import resolve
+    from roles.server.state import Variables
+
+    return resolve(machine, fleet.defaults, Variables)
+
+
+def _carry_out(fleet: Fleet, machine: Machine, state: State) -> None:
+    """One plan of this role alone. Raises VerifyError with what the machine said."""
+    from blackstart.plan import Section, plan_to_wire
+
+    section = Section("server", machine.name, (), "", state)
+    names = section.names()
+    with fleet.session(machine) as session:
+        for event in session.converge(plan_to_wire([section], check=False, restart=True, empty=False)):
+            _, name = names.get(event.get("id", ""), ("", event.get("name", "")))
+            if event["e"] == "start":
+                fleet.listener.begins(machine.name, "server", name)
+            elif event["e"] == "output":
+                fleet.listener.says(machine.name, event["line"])
+            elif event["e"] == "done" and event["state"] == "failed":
+                raise VerifyError(name, where=machine.name, found=event["detail"], remedy=event.get("remedy", ""))
+
+
+def _facts(fleet: Fleet, machine: Machine, questions: Sequence[dict[str, Any]]) -> list[Any]:
+    with fleet.session(machine) as session:
+        answers, _ = session.probe({"server": questions})["server"]
+    return list(answers)
+
+
+def _start(fleet: Fleet, machine: Machine) -> dict[str, Any]:
+    from roles.server.state import probes, state
+
+    variables = _variables(fleet, machine)
+    facts = _facts(fleet, machine, [dict(question) for question in probes(variables)])
+    _carry_out(fleet, machine, state(variables, facts))
+    return {"state": "ready", "profile": variables.server_profile, "model": variables.served_model()}
+
+
+def _stop(fleet: Fleet, machine: Machine) -> dict[str, Any]:
+    """The unit is stopped, and nothing of the engine is left: what its unit no longer holds is looked for by name."""
+    from blackstart import resources
+    from blackstart.plan import State
+
+    variables = _variables(fleet, machine)
+    unit = dataclasses.replace(
+        resources.unit(variables.server_unit, running=False), name=f"stop {variables.server_unit}"
+    )
+    _carry_out(fleet, machine, State([unit]))
+    (left,) = _facts(fleet, machine, [{"probe": "processes", "needle": NEEDLE}])
+    if left:
+        found = "\n".join(f"pid {process['pid']}: {process['command']}" for process in left)
+        raise VerifyError("processes of the engine are left", where=machine.name, found=found, remedy="end them by pid")
+    return {"state": "stopped"}
+
+
+def _status(fleet: Fleet, machine: Machine) -> dict[str, Any]:
+    from roles.server.state import probes
+
+    variables = _variables(fleet, machine)
+    questions: list[dict[str, Any]] = [
+        {"probe": "unit", "unit": variables.server_unit},
+        {"probe": "processes", "needle": NEEDLE},
+        {"probe": "http", "url": variables.url("/health")},
+        *(dict(question) for question in probes(variables)),
+    ]
+    unit, processes, health, listener = _facts(fleet, machine, questions)
+    return {
+        "state": unit["ActiveState"],
+        "ready": health["status"] == 200,
+        "processes": len(processes),
+        "port": variables.port() if listener else None,
+        "profile": variables.server_profile,
+    }
+
+
+def _logs(fleet: Fleet, machine: Machine, lines: int) -> dict[str, Any]:
+    if lines < 1:
+        raise InputError("--lines is at least 1", where="--lines", found=str(lines))
+    variables = _variables(fleet, machine)
+    argv = ["journalctl", "-u", variables.server_unit, "-n", str(lines), "--no-pager", "-o", "cat"]
+    (ran,) = _facts(fleet, machine, [{"probe": "run", "argv": argv}])
+    return {"lines": ran["output"].splitlines()}
