@@ -47,10 +47,3 @@ def program() -> bytes:
     text = f"import importlib\nPACKAGE = {PACKAGE!r}\nSOURCES = __import__('json').loads({json.dumps(sources)!r})\n"
     packed = zlib.compress((text + LOADER).encode(), 6)
     return b"%08d" % len(packed) + packed
-
-
-def command(python: str = "/usr/bin/python3") -> list[str]:
-    """The argv that starts the agent: a clean environment, an absolute interpreter, no site, no user paths."""
-    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    clean = ["/usr/bin/env", "-i", f"PATH={path}", "HOME=/root", "LANG=C.UTF-8"]
-    return [*clean, python, "-IS", "-c", BOOTSTRAP]

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from .report import MachineReport, Record
+from .secrets import mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,7 @@ class Console:
     def line(self, text: str = "") -> None:
         if self._silent:
             return
+        text = mask(text)
         with self._lock:
             if self._live is not None:
                 from rich.text import Text
@@ -58,7 +60,7 @@ class Console:
 
     def says(self, machine: str, line: str) -> None:
         doing = self._doing.get(machine, "").split(" | ")[0]
-        self._doing[machine] = f"{doing} | {line.strip()}"
+        self._doing[machine] = f"{doing} | {mask(line.strip())}"
 
     def ends(self, machine: str, record: Record) -> None:
         self._doing.pop(machine, None)
@@ -115,9 +117,7 @@ class Console:
         for report in reports:
             counts = report.counts
             names = ["ok", "change", "unknown"] if check else ["ok", "changed"]
-            shown = [f"{counts[name]} {name}" for name in names if name in ("ok", "changed") or counts[name]]
-            if check and not counts["change"] and not counts["unknown"]:
-                shown.append("0 change")
+            shown = [f"{counts[name]} {name}" for name in names if name != "unknown" or counts[name]]
             if report.failed:
                 shown.append(self.paint("failed", "failed"))
             execs = f"{report.execs} exec" + ("" if report.execs == 1 else "s")

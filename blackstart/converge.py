@@ -13,6 +13,7 @@ from .errors import BlackstartError, CheckError, InputError
 from .inventory import Inventory, Machine
 from .plan import Entrance, Facts, Role, Section, State, plan_to_wire
 from .report import MachineReport, Record
+from .secrets import ask_password, reveal
 from .session import Event, Session
 from .transports import SSH, Local, Through, Transport
 from .variables import Defaults, resolve
@@ -98,7 +99,10 @@ class Fleet:
         )
 
     def session(self, machine: Machine) -> Session:
-        return Session(self.transport(machine), python=machine.get("python", "/usr/bin/python3"))
+        login = self.inventory.machines[machine.through] if machine.through else machine
+        reference = login.variables.get("sudo_password")
+        password = (lambda: reveal(reference.value, reference.place)) if reference else ask_password(login.name)
+        return Session(self.transport(machine), python=machine.get("python", "/usr/bin/python3"), password=password)
 
     def variables(self, role: Role[Any], machine: Machine) -> Any:
         return resolve(machine, self.defaults, role.variables())
@@ -225,7 +229,11 @@ class _Tree:
         for role, machine in bound:
             key = f"{machine.name}:{role.name}"
             answers, digest = facts[key]
-            state = role.state(self.fleet.variables(role, machine), answers)
+            try:
+                state = role.state(self.fleet.variables(role, machine), answers)
+            except BlackstartError as error:
+                error.where = f"{machine.name}, {error.where or role.name}"
+                raise
             sections.append(Section(role.name, machine.name, groups[key], digest, state))
         return sections
 

@@ -19,12 +19,14 @@ from invoke.tasks import task as make_task
 from .console import Console, Timer
 from .errors import BlackstartError, InputError
 from .paths import ROLES, ROOT
+from .secrets import mask, mask_data
 
 if TYPE_CHECKING:
     from .inventory import Inventory, Machine
     from .variables import Defaults
 
 DETACHED = 130
+BROKEN_PIPE = 141
 
 MACHINE_OPTIONS: Mapping[str, tuple[Any, str]] = {
     "inventory": ("", "inventory folder, or a name below inventory/ (else BLACKSTART_INVENTORY, site, sandbox)"),
@@ -172,17 +174,27 @@ def _run(body: Body, options: dict[str, Any], own: dict[str, Any]) -> int:
     except BlackstartError as error:
         result = Result({"error": error.as_dict()}, error.code)
         if not as_json:
-            print(f"error: {error}", file=sys.stderr)
+            print(mask(f"error: {error}"), file=sys.stderr)
     except KeyboardInterrupt:
         text = "interrupted: what was being done is finished on the machine; run again to go on"
         result = Result({"error": {"stage": "run", "message": text}}, DETACHED)
         if not as_json:
             print(text, file=sys.stderr)
-    if as_json:
-        jsonlib.dump(result.document, sys.stdout, indent=2, ensure_ascii=False)
-        sys.stdout.write("\n")
-    sys.stdout.flush()
+    except BrokenPipeError:
+        return _nobody_reads()
+    try:
+        if as_json:
+            sys.stdout.write(jsonlib.dumps(mask_data(result.document), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _nobody_reads()
     return result.code
+
+
+def _nobody_reads() -> int:
+    """`inv … | head` is no error of ours; what else is written while ending must not raise again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return BROKEN_PIPE
 
 
 def require(value: str, what: str, remedy: str) -> str:

@@ -18,7 +18,17 @@ import yaml
 from .errors import InputError
 from .yamlfile import Document, load, shown
 
-CONNECTION_VARIABLES = ("address", "port", "user", "identity_file", "known_hosts", "python", "through", "local")
+CONNECTION_VARIABLES = (
+    "address",
+    "port",
+    "user",
+    "identity_file",
+    "known_hosts",
+    "python",
+    "through",
+    "local",
+    "sudo_password",
+)
 
 
 @dataclass(frozen=True)

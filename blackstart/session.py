@@ -10,17 +10,26 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from . import bundle
+from . import bundle, entry
 from .errors import BlackstartError, CheckError, ConnectError
 from .plan import Facts, Probe
 from .transports import Channel, Transport
 
 SILENCE_S = 30.0
 """The agent gives a sign of life every 2 s; this much silence means that the machine or the way to it is gone."""
+
+INSTALL_S = 600.0
+"""Patience while the machine installs its Python."""
+
+MAX_NOISE = 65536
+"""Bytes that a login shell's start files may print before the agent speaks."""
+
+SUDO_S = 10.0
+"""Patience with sudo, which asks again where a password is wrong, and then waits."""
 
 Event = dict[str, Any]
 
@@ -32,9 +41,16 @@ def controller_name() -> str:
 class Session:
     """Use as a context manager. `execs` counts what was started on the machine: 1 however many requests it answered."""
 
-    def __init__(self, transport: Transport, *, python: str = "/usr/bin/python3") -> None:
+    def __init__(
+        self, transport: Transport, *, python: str = "/usr/bin/python3", password: Callable[[], str] | None = None
+    ) -> None:
+        """`password` is asked for sudo's, once and only where the machine wants one."""
         self._transport = transport
         self._python = python
+        self._password = password
+        self._patience = SILENCE_S
+        self._greeted = False
+        self._noise = 0
         self._channel: Channel | None = None
         self._buffer = b""
         self.execs = 0
@@ -55,10 +71,39 @@ class Session:
 
     def _started(self) -> Channel:
         if self._channel is None:
-            self._channel = self._transport.start(bundle.command(self._python))
+            self._channel = self._transport.start_as_root(entry.agent(self._python))
             self.execs += 1
+            if not self._transport.login_is_root:
+                self._become_root(self._channel)
             self._channel.send(bundle.program())
         return self._channel
+
+    def _become_root(self, channel: Channel) -> None:
+        """The machine says whether sudo wants a password; sent unasked, it would be read as the program."""
+        event = self._next_event()
+        if event["e"] == "refused":
+            raise self._refused(event)
+        if not event.get("password"):
+            return
+        if self._password is None:
+            raise ConnectError(
+                "sudo asks for a password",
+                where=self.where,
+                remedy="run on a terminal, give sudo_password in the inventory, or allow this login NOPASSWD",
+            )
+        channel.send(self._password().encode() + b"\n")
+        self._patience = SUDO_S
+        event = self._next_event()
+        self._patience = SILENCE_S
+        if event["e"] != "root":
+            raise ConnectError("sudo refused the password", where=self.where)
+
+    def _refused(self, event: Event) -> ConnectError:
+        if event["by"] == "no sudo":
+            remedy = "log in as root, or install sudo there"
+            return ConnectError("the login is not root, and there is no sudo", where=self.where, remedy=remedy)
+        remedy = "install Python 3.8 or newer there, or name it as python: in the inventory"
+        return ConnectError("there is no usable Python, and apt could not install one", where=self.where, remedy=remedy)
 
     def request(self, operation: str, **fields: Any) -> Iterator[Event]:
         """The events that answer a request, signs of life left out. Raises ConnectError and CheckError."""
@@ -72,6 +117,11 @@ class Session:
                     return
                 case "alive":
                     continue
+                case "installing":
+                    self._patience = INSTALL_S
+                    continue
+                case "refused":
+                    raise self._refused(event)
                 case "held":
                     raise held_error(self.where, event["holder"])
                 case "broken":
@@ -90,13 +140,13 @@ class Session:
 
     def _next_event(self) -> Event:
         assert self._channel is not None
-        deadline = time.monotonic() + SILENCE_S
+        deadline = time.monotonic() + self._patience
         while b"\n" not in self._buffer:
             try:
                 part = self._channel.receive(max(deadline - time.monotonic(), 0.01))
             except TimeoutError:
                 raise ConnectError(
-                    f"no sign of life for {SILENCE_S:g} s",
+                    f"no sign of life for {self._patience:g} s",
                     where=self.where,
                     remedy="run again; what was begun is finished then",
                 ) from None
@@ -107,12 +157,16 @@ class Session:
         try:
             event: Event = json.loads(line)
         except ValueError:
+            if not self._greeted and self._noise < MAX_NOISE:
+                self._noise += len(line)
+                return self._next_event()
             raise ConnectError(
                 "something on the machine writes into the agent's output",
                 where=self.where,
                 found=line[:200].decode("utf-8", "replace"),
                 remedy="a login shell's start file must print nothing when it is not interactive",
             ) from None
+        self._greeted = True
         return event
 
     def _ended_early(self) -> BlackstartError:
@@ -124,7 +178,7 @@ class Session:
             f"the agent ended early with {status}",
             where=self.where,
             found="\n".join(last) or "no output",
-            remedy="Python 3.8 or newer must be at /usr/bin/python3" if "python3" in stderr else "run again",
+            remedy="run again; what was begun is finished then",
         )
 
     def probe(self, groups: Mapping[str, Sequence[Probe]], *, empty: bool = False) -> dict[str, tuple[Facts, str]]:

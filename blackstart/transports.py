@@ -6,6 +6,7 @@ Never a pty: it would change line ends and merge the streams.
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
+from .entry import as_root
 from .errors import ConnectError
 
 if TYPE_CHECKING:
@@ -40,9 +42,13 @@ class Transport(Protocol):
     """A machine that programs can be started on."""
 
     where: str
+    login_is_root: bool
 
     def start(self, argv: Sequence[str]) -> Channel:
-        """Raises ConnectError."""
+        """Run argv as the login; raises ConnectError."""
+
+    def start_as_root(self, argv: Sequence[str]) -> Channel:
+        """Run argv as root. Where the login is not, `entry` says what is announced first. Raises ConnectError."""
 
     def close(self) -> None: ...
 
@@ -102,9 +108,13 @@ class Local:
 
     def __init__(self, where: str) -> None:
         self.where = where
+        self.login_is_root = os.geteuid() == 0
 
     def start(self, argv: Sequence[str]) -> LocalChannel:
         return LocalChannel(argv, self.where)
+
+    def start_as_root(self, argv: Sequence[str]) -> LocalChannel:
+        return self.start(argv if self.login_is_root else as_root(argv))
 
     def close(self) -> None:
         """Nothing is held."""
@@ -154,6 +164,7 @@ class SSH:
         self, where: str, *, address: str, port: int, user: str, identity_file: str | None, known_hosts: str | None
     ) -> None:
         self.where = where
+        self.login_is_root = user == "root"
         self._address = address
         self._port = port
         self._user = user
@@ -263,6 +274,9 @@ class SSH:
             raise ConnectError("no program could be started", where=self.where, found=str(error)) from None
         return SSHChannel(channel, self.where)
 
+    def start_as_root(self, argv: Sequence[str]) -> SSHChannel:
+        return self.start(argv if self.login_is_root else as_root(argv))
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
@@ -281,11 +295,16 @@ class Through:
 
     def __init__(self, where: str, outer: Transport, enter: Callable[[Sequence[str]], list[str]]) -> None:
         self.where = where
+        self.login_is_root = outer.login_is_root
         self._outer = outer
         self._enter = enter
 
     def start(self, argv: Sequence[str]) -> Channel:
-        return self._outer.start(self._enter(argv))
+        """Only root may enter."""
+        return self.start_as_root(argv)
+
+    def start_as_root(self, argv: Sequence[str]) -> Channel:
+        return self._outer.start_as_root(self._enter(argv))
 
     def close(self) -> None:
         """The outer machine's connection is its owner's to close."""

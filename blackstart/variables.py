@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from .errors import InputError
 from .inventory import Machine, Value
-from .yamlfile import load, shown
+from .yamlfile import load
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -31,15 +31,22 @@ def read_defaults(roles: Path) -> dict[str, Value]:
 
 
 def resolve(machine: Machine, defaults: Defaults, model: type[M]) -> M:
-    """The variables that `model` asks for, as they hold for one machine. Raises InputError with the value's place."""
+    """The variables that `model` asks for, as they hold for one machine; `inventory_hostname` is its name.
+
+    Raises InputError with the value's place.
+    """
     from pydantic import ValidationError
 
-    merged = {**defaults, **machine.variables}
+    merged = {**defaults, **machine.variables, "inventory_hostname": Value(machine.name, machine.place)}
     wanted = {name: merged[name] for name in model.model_fields if name in merged}
     try:
         return model.model_validate({name: found.value for name, found in wanted.items()})
     except ValidationError as error:
         raise _input_error(error, machine, wanted) from None
+
+
+def _uncapitalised(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def _input_error(error: ValidationError, machine: Machine, wanted: Mapping[str, Value]) -> InputError:
@@ -48,11 +55,4 @@ def _input_error(error: ValidationError, machine: Machine, wanted: Mapping[str, 
     place = wanted[name].place if name in wanted else machine.place
     path = ".".join(str(part) for part in first["loc"])
     found = "" if first["type"] == "missing" else repr(first.get("input"))[:100]
-    return InputError(f"{path}: {first['msg'].lower()}", where=place, found=found)
-
-
-def describe_model_error(error: ValidationError, path: Path) -> InputError:
-    """A file that is one model (a profile) and does not fit it."""
-    first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return InputError(f"{where}: {first['msg'].lower()}", where=shown(path), found=repr(first.get("input"))[:100])
+    return InputError(f"{path}: {_uncapitalised(first['msg'])}", where=place, found=found)

@@ -1,4 +1,4 @@
-"""The roles, in the order in which they are applied; each is imported where it is used, so that listing tasks is quick."""
+"""The roles, in the order in which they are applied; imported where they are used, so that listing tasks is quick."""
 
 from __future__ import annotations
 

@@ -33,6 +33,12 @@ class Entry(NamedTuple):
 
 ABSENT = Entry("absent")
 
+# What any freshly installed machine has, for checks against one that does not exist yet.
+FRESH_MACHINE = frozenset(
+    ("/", "/etc", "/etc/systemd", "/etc/systemd/system", "/home", "/opt", "/root", "/srv", "/tmp", "/usr")
+    + ("/usr/local", "/usr/local/bin", "/usr/local/sbin", "/var", "/var/lib", "/var/log")
+)
+
 
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
@@ -72,7 +78,7 @@ class World:
         if os.path.dirname(path) in self._fresh:
             return ABSENT
         if self._empty:
-            return Entry("directory", 0o755, "root", "root") if path == "/" else ABSENT
+            return Entry("directory", 0o755, "root", "root") if path in FRESH_MACHINE else ABSENT
         return _read_entry(path, False)
 
     def _resolve(self, path: str, follow: bool) -> Tuple[str, Entry]:

@@ -35,7 +35,9 @@ class Variables(BaseModel):
     """roles/container/defaults.yml, which says what each means."""
 
     container_vmid: int = Field(ge=100, le=999_999_999)
-    container_hostname: str = Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?$")
+    container_hostname: str = Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)?$")
+    inventory_hostname: str
+    server_unit: str
     container_template: str
     container_rootfs: str
     container_unprivileged: bool
@@ -83,7 +85,7 @@ def running(variables: Variables, facts: Facts) -> bool:
 def wanted_options(variables: Variables) -> dict[str, str]:
     """The container's options as `pct` takes and writes them."""
     options = {
-        "hostname": variables.container_hostname,
+        "hostname": variables.container_hostname or variables.inventory_hostname,
         "memory": str(variables.container_memory_mib),
         "swap": str(variables.container_swap_mib),
         "net0": variables.container_net0,
@@ -185,7 +187,9 @@ def inside_state(variables: Variables, facts: Facts) -> State:
     return State(
         [
             resources.booted(
-                deadline=variables.container_boot_deadline_s, tolerates=variables.container_tolerated_units
+                deadline=variables.container_boot_deadline_s,
+                # The engine's own unit is another role's to judge.
+                tolerates=[*variables.container_tolerated_units, variables.server_unit],
             ),
             resources.opens(
                 "GPU nodes open",
