@@ -114,11 +114,16 @@ class Fleet:
         with ExitStack() as stack, ThreadPoolExecutor(max_workers=POOL) as pool:
             for tree in trees:
                 stack.callback(tree.close)
-            list(pool.map(_Tree.plan, trees))
-            refused = [tree.input_error for tree in trees if tree.input_error]
-            if refused:
-                raise refused[0]
-            list(pool.map(_Tree.apply, trees))
+            try:
+                list(pool.map(_Tree.plan, trees))
+                refused = [tree.input_error for tree in trees if tree.input_error]
+                if refused:
+                    raise refused[0]
+                list(pool.map(_Tree.apply, trees))
+            except KeyboardInterrupt:
+                for tree in trees:
+                    tree.hang_up()
+                raise
         return [report for tree in trees for report in tree.reports()]
 
     def _tagged(self, tags: Sequence[str]) -> list[Role[Any]]:
@@ -166,6 +171,10 @@ class _Tree:
         for target in self.targets():
             target.report.execs = target.session.execs
         return [target.report for target in self.targets() if target.bound or target.report.error]
+
+    def hang_up(self) -> None:
+        for target in self.targets():
+            target.session.hang_up()
 
     def close(self) -> None:
         for target in reversed(self.targets()):
@@ -259,9 +268,20 @@ class _Tree:
         """After the outer machine's plan, an inner machine that did not run does; what was known of it is not."""
         if self.options.check or (target.exists and not self.outer.report.counts["changed"]):
             return
+        if not target.exists:
+            self._require_running(target)
         target.exists = True
         target.session.__exit__(None, None, None)
         self._plan_inside(target)
+
+    def _require_running(self, target: _Target) -> None:
+        role = self.fleet.entrance.role
+        variables = self.fleet.variables(role, target.machine)
+        facts = self._ask(self.outer, {"entrance": role.probes(variables)})
+        if not self.fleet.entrance.running(variables, facts["entrance"][0]):
+            raise CheckError(
+                "it does not run", where=target.machine.name, remedy=f"inv up, with {role.name} among the tags"
+            )
 
     def _carry_out(self, target: _Target) -> None:
         if not target.sections:
@@ -294,6 +314,7 @@ class _Tree:
         )
         names = {key: value for section in target.sections for key, value in section.names().items()}
         session = target.session if target.exists else self.outer.session
+        stale: str | None = None
         for event in session.converge(wire):
             role, name = names.get(event.get("id", ""), ("handlers", event.get("name", "")))
             match event["e"]:
@@ -306,8 +327,8 @@ class _Tree:
                     target.report.records.append(record)
                     self.fleet.listener.ends(target.machine.name, record)
                 case "stale":
-                    return str(event["section"])
-        return None
+                    stale = event["section"]
+        return stale
 
 
 def _record(role: str, name: str, event: Event) -> Record:

@@ -7,6 +7,8 @@ import inspect
 import json as jsonlib
 import os
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -182,6 +184,8 @@ def _run(body: Body, options: dict[str, Any], own: dict[str, Any]) -> int:
             print(text, file=sys.stderr)
     except BrokenPipeError:
         return _nobody_reads()
+    except Exception:  # noqa: BLE001  the last line of defence: a fault of ours must not reach people as a traceback
+        result = _fault(as_json)
     try:
         if as_json:
             sys.stdout.write(jsonlib.dumps(mask_data(result.document), indent=2, ensure_ascii=False) + "\n")
@@ -189,6 +193,16 @@ def _run(body: Body, options: dict[str, Any], own: dict[str, Any]) -> int:
     except BrokenPipeError:
         return _nobody_reads()
     return result.code
+
+
+def _fault(as_json: bool) -> Result:
+    """Keep the trace for whoever mends it, and say where it is."""
+    with tempfile.NamedTemporaryFile("w", prefix="blackstart-fault-", suffix=".txt", delete=False) as stream:
+        stream.write(mask(traceback.format_exc()))
+    message = f"blackstart met a fault of its own; please report it with {stream.name}"
+    if not as_json:
+        print(f"error: {message}", file=sys.stderr)
+    return Result({"error": {"stage": "fault", "message": message}}, 1)
 
 
 def _nobody_reads() -> int:

@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from .errors import InputError
-from .yamlfile import Document, load, shown
+from .yamlfile import Document, load, parse, shown
 
 CONNECTION_VARIABLES = (
     "address",
@@ -93,13 +91,15 @@ class Inventory:
                     f"the limit {pattern!r} matches nothing", where=shown(self.path), found="known: " + ", ".join(known)
                 )
             chosen = chosen - matched if pattern.startswith("!") else chosen | matched
+        if not chosen or not patterns:
+            raise InputError(f"the limit {limit!r} leaves no machine", where=shown(self.path))
         return [machine for machine in self.machines.values() if machine.name in chosen]
 
 
 @dataclass
 class _Group:
     name: str
-    depth: int
+    depth: int = 0
     parents: set[str] = field(default_factory=set)
     variables: dict[str, Value] = field(default_factory=dict)
 
@@ -137,7 +137,8 @@ def read(path: Path, known: Collection[str], overrides: Iterable[str] = ()) -> I
     if not isinstance(simulated, bool):
         raise InputError("simulated is true or false", where=hosts.place(("simulated",)), found=repr(simulated))
     reader = _Reader(hosts, {*known, *CONNECTION_VARIABLES})
-    reader.group("all", data.get("all") or {}, ("all",), 0, None)
+    reader.group("all", data.get("all"), ("all",), None)
+    reader.measure_depths()
     reader.files(path)
     return Inventory(path, simulated, reader.machines(list(overrides)))
 
@@ -152,11 +153,10 @@ class _Reader:
         self.places: dict[str, str] = {}
         self.file_variables: dict[str, dict[str, Value]] = {}
 
-    def group(self, name: str, data: Any, keys: tuple[str | int, ...], depth: int, parent: str | None) -> None:
+    def group(self, name: str, data: Any, keys: tuple[str | int, ...], parent: str | None) -> None:
         body = _mapping(self.hosts, keys, data)
         _only_keys(self.hosts, keys, body, ("hosts", "vars", "children"))
-        group = self.groups.setdefault(name, _Group(name, depth))
-        group.depth = max(group.depth, depth)
+        group = self.groups.setdefault(name, _Group(name))
         if parent:
             group.parents.add(parent)
         group.variables.update(self._variables(self.hosts, (*keys, "vars"), body.get("vars")))
@@ -166,7 +166,19 @@ class _Reader:
             self.places.setdefault(host, self.hosts.place(place))
             self.host_variables.setdefault(host, {}).update(self._variables(self.hosts, place, values))
         for child, values in _mapping(self.hosts, (*keys, "children"), body.get("children")).items():
-            self.group(child, values, (*keys, "children", child), depth + 1, name)
+            self.group(child, values, (*keys, "children", child), name)
+
+    def measure_depths(self) -> None:
+        """A group is as deep as its longest way down from `all`, wherever hosts.yml names it first."""
+
+        def depth(name: str, heirs: tuple[str, ...]) -> int:
+            if name in heirs:
+                way = " -> ".join([*heirs[heirs.index(name) :], name])
+                raise InputError("a group is below itself", where=shown(self.hosts.path), found=way)
+            return max((depth(parent, (*heirs, name)) + 1 for parent in self.groups[name].parents), default=0)
+
+        for group in self.groups.values():
+            group.depth = depth(group.name, ())
 
     def _variables(self, document: Document, keys: tuple[str | int, ...], data: Any) -> dict[str, Value]:
         found = {}
@@ -188,6 +200,8 @@ class _Reader:
                         where=shown(file),
                         found="known: " + ", ".join(sorted(names)),
                     )
+                if f"{kind}/{file.stem}" in self.file_variables:
+                    raise InputError("two files set the same variables", where=shown(file), remedy="join them")
                 document = load(file)
                 self.file_variables[f"{kind}/{file.stem}"] = self._variables(document, (), document.data)
 
@@ -224,13 +238,9 @@ def parse_override(text: str, known: Collection[str]) -> tuple[str, Value]:
     name, equals, value = text.partition("=")
     if not equals:
         raise InputError("--set takes KEY=VALUE", where="--set", found=text)
-    require_known(name, known, f"--set {name}")
-    try:
-        return name, Value(yaml.safe_load(value), f"--set {name}")
-    except yaml.YAMLError as error:
-        raise InputError(
-            "the value is not valid YAML", where=f"--set {name}", found=str(error).splitlines()[0]
-        ) from None
+    place = f"--set {name}"
+    require_known(name, known, place)
+    return name, Value(parse(value, Path(place)).data, place)
 
 
 def require_known(name: str, known: Collection[str], place: str) -> None:

@@ -5,6 +5,9 @@ Each function makes one resource; the agent's class of the same kind documents w
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,6 +115,33 @@ def command(
         "remedy": remedy,
     }
     return Resource("command", name, spec, notify)
+
+
+def job(
+    name: str,
+    argv: Sequence[str],
+    *,
+    creates: str = "",
+    provides: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    credentials: Mapping[str, str] | None = None,
+    remedy: str = "",
+) -> Resource:
+    """Long work that is started once and attached to; done while `creates` is there, else once it has ended well.
+
+    Its identity is its name and all that it is given: changed work is new work.
+    """
+    spec: dict[str, JSON] = {
+        "argv": list(argv),
+        "creates": creates,
+        "provides": list(provides),
+        "env": dict(env or {}),
+        "credentials": dict(credentials or {}),
+        "remedy": remedy,
+    }
+    digest = hashlib.sha256(json.dumps([name, argv, spec["env"]], sort_keys=True).encode()).hexdigest()[:12]
+    word = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40]
+    return Resource("job", name, {**spec, "job": f"{word}-{digest}"})
 
 
 def archive(

@@ -51,6 +51,7 @@ class Session:
         self._patience = SILENCE_S
         self._greeted = False
         self._noise = 0
+        self._answering = False
         self._channel: Channel | None = None
         self._buffer = b""
         self.execs = 0
@@ -68,6 +69,11 @@ class Session:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
+
+    def hang_up(self) -> None:
+        """From another thread: the agent finishes its resource and ends; this side hears no more of it."""
+        if self._channel is not None:
+            self._channel.hang_up()
 
     def _started(self) -> Channel:
         if self._channel is None:
@@ -108,12 +114,16 @@ class Session:
     def request(self, operation: str, **fields: Any) -> Iterator[Event]:
         """The events that answer a request, signs of life left out. Raises ConnectError and CheckError."""
         channel = self._started()
+        while self._answering:  # whoever asked before did not listen to the end
+            self._answering = self._next_event()["e"] != "end"
         body = json.dumps({"op": operation, "controller": controller_name(), **fields}).encode()
         channel.send(b"%d\n" % len(body) + body)
+        self._answering = True
         while True:
             event = self._next_event()
             match event["e"]:
                 case "end":
+                    self._answering = False
                     return
                 case "alive":
                     continue

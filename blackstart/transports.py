@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shlex
 import socket
 import subprocess
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     import paramiko
 
 CONNECT_TIMEOUT_S = 15
+HANG_UP_POLL_S = 0.2
 
 
 class Channel(Protocol):
@@ -33,6 +37,9 @@ class Channel(Protocol):
 
     def receive(self, deadline_s: float) -> bytes:
         """Some bytes of stdout, b"" at its end. Raises TimeoutError, ConnectError."""
+
+    def hang_up(self) -> None:
+        """From another thread: let the program see that nobody is there, and `receive` return b""."""
 
     def close(self) -> tuple[int, str]:
         """Close stdin, wait for the end; exit status and what came on stderr."""
@@ -56,6 +63,7 @@ class Transport(Protocol):
 class LocalChannel:
     def __init__(self, argv: Sequence[str], where: str) -> None:
         self._where = where
+        self._hung_up = threading.Event()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the channel
         try:
             self._process = subprocess.Popen(
@@ -85,12 +93,17 @@ class LocalChannel:
             ) from None
 
     def receive(self, deadline_s: float) -> bytes:
-        import select
-
         stdout = self._pipe(self._process.stdout)
-        if not select.select([stdout], [], [], deadline_s)[0]:
-            raise TimeoutError
-        return stdout.read(65536)
+        deadline = time.monotonic() + deadline_s
+        while not self._hung_up.is_set():
+            if select.select([stdout], [], [], HANG_UP_POLL_S)[0]:
+                return stdout.read(65536)
+            if time.monotonic() > deadline:
+                raise TimeoutError
+        return b""
+
+    def hang_up(self) -> None:
+        self._hung_up.set()
 
     def close(self) -> tuple[int, str]:
         with contextlib.suppress(BrokenPipeError):
@@ -142,6 +155,9 @@ class SSHChannel:
             raise
         except (OSError, EOFError) as error:
             raise self._lost(error) from None
+
+    def hang_up(self) -> None:
+        self._channel.close()
 
     def close(self) -> tuple[int, str]:
         self._channel.settimeout(CONNECT_TIMEOUT_S)

@@ -55,7 +55,10 @@ def parse(text: str, path: Path) -> Document:
         raise InputError("this is not valid YAML", where=shown(path), found=str(error)) from None
     document = Document(path)
     if node is not None:
-        document.data = _build(node, (), document, set())
+        try:
+            document.data = _build(node, (), document, set())
+        except RecursionError:
+            raise InputError("this is nested too deep", where=shown(path)) from None
     return document
 
 
@@ -93,7 +96,8 @@ def _scalar(node: yaml.Node, document: Document) -> Any:
     constructor = yaml.SafeLoader("")
     try:
         return constructor.construct_object(node)
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
-        raise InputError("this value cannot be read", where=place, found=str(error).splitlines()[0]) from None
+    except (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
+        # A tag that does not fit its value (!!bool maybe) makes PyYAML stumble over itself.
+        raise InputError("this value cannot be read", where=place, found=(str(error).splitlines() or [""])[0]) from None
     finally:
         constructor.dispose()

@@ -45,7 +45,7 @@ def _epilogue(door: Door, report: MachineReport) -> dict[str, Any] | None:
     for record in report.records:
         if record.role == "patches" and record.name == PATCHES:
             door.console.line(f"patches    {record.detail}")
-    completion = next((record for record in report.records if record.name == COMPLETION and record.verify), None)
+    completion = next((record for record in report.records if record.name == COMPLETION and record.state == "verified"), None)
     if completion is None:
         return None
     from blackstart.variables import resolve

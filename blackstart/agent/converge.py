@@ -4,7 +4,7 @@ import json
 import time
 from typing import Any, Dict, List, Optional, Set, Type
 
-from . import accounts, commands, files, filesets, packages, units, waits
+from . import accounts, commands, files, filesets, jobs, packages, units, waits
 from .kind import Context, Kind, Refused, Verdict
 from .probes import probe
 from .run import run
@@ -23,6 +23,7 @@ KINDS: Dict[str, Type[Kind]] = {
     "group": accounts.Group,
     "user": accounts.User,
     "command": commands.Command,
+    "job": jobs.Job,
     "undecided": commands.Undecided,
     "archive": commands.Archive,
     "unit": units.Unit,
@@ -57,12 +58,13 @@ class Run:
         self.wire.emit("output", id=self.current, line=line[:500])
 
     def context(self) -> Context:
-        return Context(self.world, self.store, self.say, not self.check)
+        return Context(self.world, self.store, self.say, self.wire.controller_is_gone, not self.check)
 
     def execute(self) -> None:
         """Raises Held where another controller works on this machine."""
         if not self.check:
             self.store.lock()
+            self._finish_interrupted()
         try:
             for section in self.plan["sections"]:
                 if not self._facts_hold(section):
@@ -77,6 +79,15 @@ class Run:
                         self._verify(spec)
         except Stop:
             return
+
+    def _finish_interrupted(self) -> None:
+        for left, intent in filesets.unfinished(self.context()):
+            started = time.monotonic()
+            said = filesets.finish(left, intent)
+            self.changed.add(intent)
+            self.store.journal(resource=left.name, interrupted=said)
+            spec = {"id": "interrupted"}
+            self._done(spec, "changed", started, name="interrupted change of %s" % left.name, detail=said)
 
     def _facts_hold(self, section: Dict[str, Any]) -> bool:
         """A plan is only good for the facts it was built on."""
@@ -103,7 +114,7 @@ class Run:
         try:
             verdict = kind.check()
             if not verdict.changes:
-                self._done(spec, "ok", started)
+                self._done(spec, "ok", started, detail=verdict.detail)
             elif self.check:
                 kind.predict()
                 self.changed.add(spec["id"])
@@ -116,6 +127,8 @@ class Run:
             self._done(spec, "unknown", started, detail="after " + unknown.after)
         except Refused as refused:
             self._fail(spec, started, refused.message, refused.remedy)
+        except jobs.Detached:
+            raise Stop from None
         except OSError as error:
             self._fail(spec, started, str(error), "see that the file system is there, writable and has room")
 

@@ -1,12 +1,14 @@
 """Files that change together: a set in which each file carries the hash of what it replaces."""
 
 import glob
+import json
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .diffs import describe
 from .files import replace_file
-from .kind import Kind, Refused, Verdict
+from .kind import Context, Kind, Refused, Verdict
+from .store import write_atomically
 from .world import Entry, Unknown, sha256
 
 
@@ -52,9 +54,19 @@ class FileSet(Kind):
         diff = "\n".join(
             describe(item["path"], self._before(item), _content(item)) for item in pending if not item.get("quiet")
         )
-        return Verdict(bool(pending), diff, self.spec.get("detail", "") if pending else "")
+        return Verdict(bool(pending), diff, self.spec.get("detail", ""))
 
     def apply(self) -> str:
+        """The whole set is written down first, so that whoever comes after a death can finish it (see `unfinished`)."""
+        self._pending()
+        intent = self.context.store.path("intents", sha256(json.dumps(self.spec, sort_keys=True).encode()))
+        os.makedirs(os.path.dirname(intent), mode=0o700, exist_ok=True)
+        write_atomically(intent, json.dumps(self.spec).encode(), 0o600, None)
+        detail = self._write()
+        os.unlink(intent)
+        return detail
+
+    def _write(self) -> str:
         pending = self._pending()
         for pattern in self.spec.get("stale", []):
             for path in glob.glob(pattern):
@@ -73,6 +85,30 @@ class FileSet(Kind):
                 self.world.real_path(item["path"]),
                 Entry("file", 0o644, "root", "root", content=_content(item)),
             )
+
+
+def unfinished(context: Context) -> Iterator["Tuple[FileSet, str]"]:
+    """The sets that a killed run left half-written, each with the file that says so."""
+    folder = context.store.path("intents")
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        path = os.path.join(folder, name)
+        if name.startswith("."):
+            os.unlink(path)  # it died while writing it down: nothing of the set was begun
+            continue
+        with open(path) as stream:
+            yield FileSet(json.load(stream), context), path
+
+
+def finish(left: FileSet, intent: str) -> str:
+    """Complete a half-written set. One whose files were changed since by something else is set aside, not forced."""
+    done = sum(left.world.read(item["path"]) == _content(item) for item in left.items)
+    try:
+        left._write()
+        said = "%d of %d files had been written; completed" % (done, len(left.items))
+    except Refused as refused:
+        said = "%d of %d files had been written; set aside: %s" % (done, len(left.items), refused.message)
+    os.unlink(intent)
+    return said
 
 
 def _content(item: Dict[str, Any]) -> bytes:

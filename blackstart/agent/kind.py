@@ -24,11 +24,12 @@ class Verdict(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What a resource works with. `say` passes on a line of a running program's output."""
+    """What a resource works with. `say` passes on a line of a running program; `gone` tells that nobody listens."""
 
     world: World
     store: Store
     say: Callable[[str], None]
+    gone: Callable[[], bool]
     applying: bool
 
 

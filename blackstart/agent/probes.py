@@ -2,7 +2,7 @@
 
 import glob
 import os
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, Iterator, List
 
 from .run import run
 from .units import show
@@ -47,20 +47,18 @@ def _unit(world: World, question: Dict[str, Any]) -> Any:
 
 
 def _search(world: World, question: Dict[str, Any]) -> Any:
-    """{path: {sha256, text?}} of the files below `root` with one of `suffixes` that hold one of `needles`.
+    """{path: {sha256, text?, record?}} of the files below `root` with one of `suffixes` that hold one of `needles`.
 
-    A file whose sha256 is in `known` comes without its text: the asker has it.
+    `root` may be a pattern. A file whose sha256 is in `known` comes without its text: the asker has it. `record` is
+    the file's line in the first match of the pattern `record`, a wheel's RECORD.
     """
-    if world.is_empty or not os.path.isdir(question["root"]):
+    if world.is_empty:
         return {}
     needles: List[bytes] = [needle.encode() for needle in question["needles"]]
     suffixes, known = tuple(question["suffixes"]), set(question["known"])
     found = {}
-    for folder, _, names in os.walk(question["root"]):
-        for name in names:
-            if not name.endswith(suffixes):
-                continue
-            path = os.path.join(folder, name)
+    for root in sorted(glob.glob(question["root"])):
+        for path in _walk(root, suffixes):
             with open(path, "rb") as stream:
                 content = stream.read()
             if any(needle in content for needle in needles):
@@ -69,7 +67,27 @@ def _search(world: World, question: Dict[str, Any]) -> Any:
                 if digest not in known:
                     answer["text"] = content.decode("utf-8", "surrogateescape")
                 found[path] = answer
+    if found and question.get("record"):
+        _add_record_lines(found, question["record"])
     return found
+
+
+def _walk(root: str, suffixes: "tuple[str, ...]") -> Iterator[str]:
+    for folder, _, names in os.walk(root):
+        for name in names:
+            if name.endswith(suffixes):
+                yield os.path.join(folder, name)
+
+
+def _add_record_lines(found: Dict[str, Dict[str, str]], pattern: str) -> None:
+    for record in glob.glob(pattern)[:1]:
+        site = os.path.dirname(os.path.dirname(record)) + "/"
+        with open(record, encoding="utf-8", errors="replace") as stream:
+            lines = {line.split(",", 1)[0]: line.rstrip("\n") for line in stream}
+        for path, answer in found.items():
+            line = lines.get(path[len(site) :]) if path.startswith(site) else None
+            if line:
+                answer["record"] = line
 
 
 def _listener(world: World, question: Dict[str, Any]) -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+PLAIN = re.compile(r"[A-Za-z0-9_./:=,@+-]+")
 
 
 def quote(word: str) -> str:
@@ -10,6 +13,8 @@ def quote(word: str) -> str:
 
     systemd.service(5): C-style escapes within double quotes; `%` begins a specifier, `$` a variable; both are doubled.
     """
+    if PLAIN.fullmatch(word):
+        return word
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     return '"' + escaped.replace("%", "%%").replace("$", "$$") + '"'
 

@@ -1,0 +1,204 @@
+"""Long work that outlives its controller. A job is a folder: the wrapper that runs it, its log, and an `exit` file.
+
+The `exit` file, written by rename, is the only word on how it ended: a finished, a failed and a never-started systemd
+unit look the same afterwards. No `exit` and nothing alive means lost, never done.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from typing import List, Optional, Tuple
+
+from .kind import Kind, Refused, Verdict
+from .run import PATH, run
+from .store import sync_folder, write_atomically
+
+POLL_S = 0.1
+STALL_S = 60.0
+SHOWN_LINES = 12
+CREDENTIALS = "/run/blackstart"
+
+WRAPPER = """#!/bin/sh
+cd {cwd} || exit 1
+exec </dev/null >>{log} 2>&1
+{exports}
+{command}
+status=$?
+rm -rf {credentials}
+echo "$status" >{exit}.new && sync {exit}.new && mv {exit}.new {exit}
+"""
+
+
+class Detached(Exception):
+    """The controller went away while it was attached; the job goes on."""
+
+
+class Job(Kind):
+    """A program that is started once and attached to by whoever comes.
+
+    `job` names it; what it runs is part of its identity, so changed work is new work. With `creates` the job is done
+    while that path is there; without it, once it has ended well. `credentials` are secrets: the program finds each as
+    a file in $CREDENTIALS_DIRECTORY, never in its environment.
+    """
+
+    @property
+    def folder(self) -> str:
+        return self.context.store.path("jobs", self.spec["job"])
+
+    @property
+    def unit(self) -> str:
+        return "blackstart-job-%s.service" % self.spec["job"]
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def _exit_status(self) -> Optional[int]:
+        content = self.world.read(self._file("exit"))
+        return None if content is None else int(content)
+
+    def check(self) -> Verdict:
+        creates = self.spec.get("creates")
+        done = self.world.exists(creates) if creates else self._exit_status() == 0
+        if done:
+            return Verdict(False)
+        return Verdict(True, "$ " + " ".join(self.spec["argv"])[:100])
+
+    def apply(self) -> str:
+        if not self._alive() and (self._exit_status() is not None or not self._lost()):
+            self._start()
+        elif not self._alive():
+            self.context.say("the job was lost half-way; it is started anew")
+            self._start()
+        self._attach()
+        status = self._exit_status()
+        if status is None:
+            raise Refused("the job was lost: it is not running and left no exit status", "run again to start it anew")
+        if status != 0:
+            raise Refused("the job ended with %d\n%s" % (status, self._tail()), self.spec.get("remedy", ""))
+        if self.spec.get("creates") and not self.world.exists(self.spec["creates"]):
+            raise Refused("the job ended well, yet %s is not there" % self.spec["creates"], "its guard is wrong")
+        return ""
+
+    def predict(self) -> None:
+        for path in [self.spec.get("creates"), *self.spec.get("provides", [])]:
+            if path:
+                self.world.would_provide(path, self.name)
+
+    def _lost(self) -> bool:
+        return os.path.exists(self._file("run")) and self._exit_status() is None and not self._alive()
+
+    def _alive(self) -> bool:
+        if _has_systemd():
+            ran = run(["systemctl", "show", "-p", "ActiveState", "--value", "--", self.unit])
+            return ran.output.strip() in ("active", "activating", "deactivating", "reloading")
+        pid, born = self._identity()
+        return pid is not None and _born(pid) == born
+
+    def _identity(self) -> "Tuple[Optional[int], str]":
+        try:
+            with open(self._file("process")) as stream:
+                pid, born = stream.read().split()
+        except (FileNotFoundError, ValueError):
+            return None, ""
+        return int(pid), born
+
+    def _start(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        os.makedirs(self.folder, mode=0o700)
+        credentials = os.path.join(CREDENTIALS, self.spec["job"])
+        exports = ["export %s=%s" % (name, shlex.quote(value)) for name, value in self._environment(credentials)]
+        text = WRAPPER.format(
+            cwd=shlex.quote(self.spec.get("cwd", "/")),
+            log=shlex.quote(self._file("log")),
+            exit=shlex.quote(self._file("exit")),
+            exports="\n".join(exports),
+            command=" ".join(map(shlex.quote, self.spec["argv"])),
+            credentials=shlex.quote(credentials),
+        )
+        write_atomically(self._file("log"), b"", 0o600, None)
+        self._write_credentials(credentials)
+        write_atomically(self._file("run"), text.encode(), 0o700, None)
+        sync_folder(self.context.store.path("jobs"))
+        self.context.store.journal(resource=self.name, job=self.spec["job"])
+        self._launch()
+
+    def _environment(self, credentials: str) -> "List[Tuple[str, str]]":
+        own = dict(
+            {"PATH": PATH, "HOME": os.environ.get("HOME", "/root"), "LANG": "C.UTF-8"}, **self.spec.get("env", {})
+        )
+        if self.spec.get("credentials"):
+            own["CREDENTIALS_DIRECTORY"] = credentials
+        return sorted(own.items())
+
+    def _write_credentials(self, folder: str) -> None:
+        """In memory only (/run), readable by root only, gone when the job ends."""
+        shutil.rmtree(folder, ignore_errors=True)
+        if not self.spec.get("credentials"):
+            return
+        os.makedirs(CREDENTIALS, mode=0o700, exist_ok=True)
+        os.makedirs(folder, mode=0o700)
+        for name, value in self.spec["credentials"].items():
+            handle = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w") as stream:
+                stream.write(value)
+
+    def _launch(self) -> None:
+        """What keeps it alive: a transient unit, or without systemd a session of its own."""
+        if _has_systemd():
+            argv = ["systemd-run", "--quiet", "--collect", "--unit", self.unit, "--description", self.name]
+            ran = run([*argv, "/bin/sh", self._file("run")])
+            if ran.status != 0:
+                raise Refused("the job could not be started\n" + ran.tail())
+            return
+        process = subprocess.Popen(
+            ["/bin/sh", self._file("run")],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        identity = "%d %s" % (process.pid, _born(process.pid))
+        write_atomically(self._file("process"), identity.encode(), 0o600, None)
+
+    def _attach(self) -> None:
+        """Pass its log on until it ends. Raises Detached."""
+        started = spoke = time.monotonic()
+        with open(self._file("log"), "rb") as log:
+            rest = b""
+            while True:
+                ended = os.path.exists(self._file("exit")) or not self._alive()
+                new = log.read()
+                if new:
+                    spoke = time.monotonic()
+                    *lines, rest = (rest + new).split(b"\n")
+                    for line in lines:
+                        self.context.say(line.decode("utf-8", "replace"))
+                if ended:
+                    return
+                if self.context.gone():
+                    raise Detached
+                if time.monotonic() - spoke > STALL_S:
+                    minutes = (time.monotonic() - started) / 60
+                    self.context.say("running for %.0f min, silent for the last minute" % minutes)
+                    spoke = time.monotonic()
+                time.sleep(POLL_S)
+
+    def _tail(self) -> str:
+        with open(self._file("log"), "rb") as log:
+            return "\n".join(log.read().decode("utf-8", "replace").splitlines()[-SHOWN_LINES:])
+
+
+def _has_systemd() -> bool:
+    return os.path.isdir("/run/systemd/system")
+
+
+def _born(pid: int) -> str:
+    """The start time of a process, in ticks since boot, which tells it from a later one with its number."""
+    try:
+        with open("/proc/%d/stat" % pid) as stream:
+            fields = stream.read().rsplit(")", 1)[1].split()
+    except FileNotFoundError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]

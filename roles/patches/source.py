@@ -1,0 +1,118 @@
+"""Python source with exact bytes: ast says where things are, bytes say what they are."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Unparsable(Exception):
+    """The source cannot be read as Python here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function and what it stands in: the classes and functions around it, outermost first."""
+
+    node: FunctionNode
+    around: tuple[ast.ClassDef | FunctionNode, ...]
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def owner(self) -> ast.ClassDef | None:
+        return self.around[-1] if self.around and isinstance(self.around[-1], ast.ClassDef) else None
+
+
+@dataclass
+class Source:
+    """One parsed file. Raises Unparsable on construction where this Python cannot parse it byte for byte."""
+
+    path: str
+    content: bytes
+    tree: ast.Module = field(init=False)
+    functions: tuple[Function, ...] = field(init=False)
+    _starts: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        try:
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(self.content).readline)
+            if encoding not in ("utf-8", "utf-8-sig"):
+                raise Unparsable(f"it is encoded as {encoding}; only UTF-8 is spliced")
+            self.tree = ast.parse(self.content)
+        except SyntaxError as error:
+            raise Unparsable(f"line {error.lineno or '?'}: {error.msg}") from None
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise Unparsable(str(error)) from None
+        # Python ends a line at \n, \r\n and a lone \r, and at nothing else.
+        self._starts = [0, *(match.end() for match in re.finditer(rb"\r\n|\r|\n", self.content))]
+        self._bom = 3 if self.content.startswith(b"\xef\xbb\xbf") else 0
+        self.functions = tuple(_functions(self.tree, ()))
+
+    def offset(self, line: int, column: int) -> int:
+        """Byte offset of an ast position: line from 1, column in UTF-8 bytes from 0."""
+        return self._starts[line - 1] + column + (self._bom if line == 1 else 0)
+
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
+
+    def text(self, node: ast.expr | ast.stmt) -> str:
+        start, end = self.span(node)
+        return self.content[start:end].decode("utf-8")
+
+    def before_on_line(self, node: ast.expr | ast.stmt) -> str:
+        """What stands before the node on its first line."""
+        start, _ = self.span(node)
+        return self.content[self.offset(node.lineno, 0) : start].decode("utf-8")
+
+    @property
+    def newline(self) -> str:
+        """The file's line ending: that of its first line."""
+        first = re.search(rb"\r\n|\r|\n", self.content)
+        return first.group().decode("ascii") if first else "\n"
+
+    def body_sources(self, name: str) -> Iterator[Function]:
+        return (function for function in self.functions if function.name == name)
+
+
+def _functions(node: ast.AST, around: tuple[ast.ClassDef | FunctionNode, ...]) -> Iterator[Function]:
+    # Only statements hold function statements: the expressions of a file, most of it, need not be walked.
+    for block in ("body", "orelse", "handlers", "finalbody", "cases"):
+        for child in getattr(node, block, ()):
+            if isinstance(child, FunctionNode):
+                yield Function(child, around)
+                yield from _functions(child, (*around, child))
+            elif isinstance(child, ast.ClassDef):
+                yield from _functions(child, (*around, child))
+            elif hasattr(child, "body"):
+                yield from _functions(child, around)
+
+
+@dataclass(frozen=True)
+class Splice:
+    """Replace content[start:end] by text."""
+
+    start: int
+    end: int
+    text: bytes
+
+
+def splice(content: bytes, changes: list[Splice]) -> bytes:
+    """Every other byte stays. Raises ValueError for changes that overlap."""
+    out, at = [], 0
+    for change in sorted(changes, key=lambda change: (change.start, change.end)):
+        if change.start < at:
+            raise ValueError("two changes overlap")
+        out += [content[at : change.start], change.text]
+        at = change.end
+    out.append(content[at:])
+    return b"".join(out)

@@ -1,0 +1,297 @@
+"""The stand-in host as a whole: bring it up, take it down, say how it stands."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox import cgroup, identity, images, link, modules, packages, share
+from sandbox import preconditions as machine
+from sandbox.errors import SandboxError
+from sandbox.files import forget_disk, prepare
+from sandbox.keeper import INSIDE
+from sandbox.paths import ADDRESS, HOSTNAME, LOCK, Paths
+
+Progress = Callable[[str, str], None]
+
+SIMULATED = (
+    "the Proxmox host (an LXC container)",
+    "pct and pveversion",
+    "the GPUs, their device nodes and nvidia-smi",
+    "modprobe, lsmod and sysctl (nothing reaches the real kernel)",
+)
+_START_S = 30.0
+
+
+@dataclass(frozen=True)
+class Host:
+    """How to reach the stand-in host."""
+
+    address: str
+    port: int
+    user: str
+    key: Path
+    known_hosts: Path
+    state: Path
+
+
+def preconditions() -> list[str]:
+    """The reasons why the sandbox cannot work on this machine; empty where it can."""
+    return machine.reasons(Paths.default())
+
+
+def up(progress: Progress) -> Host:
+    """Create what is absent, mend what is broken, start, and wait until sshd answers.
+
+    Args:
+        progress: called with a stage ("apt", "guest image", "host image", "start") and a line of text.
+    Raises:
+        SandboxError: the machine cannot hold a sandbox (nothing was touched then), or a step failed.
+    """
+    paths = Paths.default()
+    _refuse_where_impossible(paths)
+    with _alone(progress):
+        if _running(paths) and _answers(1.0):
+            share.refresh(paths.share)
+            return _host(paths)
+        missing = packages.absent()
+        if missing:
+            progress("apt", f"installing {', '.join(missing)}")
+            packages.install(missing, lambda _: None)
+        image = images.build(paths, progress)
+        progress("start", "starting the host")
+        _halt(paths)
+        prepare(paths, image, lambda text: progress("start", text))
+        modules.remember(paths.modules)
+        _start(paths, image)
+        _wait_until_booted(paths, progress)
+        return _host(paths)
+
+
+def down(progress: Progress, purge: bool = False, wipe: bool = False) -> None:
+    """Stop everything; nothing of it stays on the real machine but files below the state root.
+
+    The host's disk and guests are kept for the next `up`. `wipe` forgets them and keeps the image; `purge`
+    forgets the whole state root, the image cache too.
+
+    Raises:
+        SandboxError: not root, or processes that cannot be ended.
+    """
+    paths = Paths.default()
+    if os.geteuid() != 0:
+        raise SandboxError("stopping the sandbox needs root", "run it as root")
+    with _alone(progress):
+        foreign = link.foreign(paths)
+        if foreign:
+            raise SandboxError(
+                f"the sandbox that runs here has its state in {foreign}, not in {paths.root}",
+                f"set BLACKSTART_SANDBOX_DIR={foreign} to take that one down",
+            )
+        if _running(paths):
+            progress("stop", "stopping the host")
+        _halt(paths)
+        if wipe or purge:
+            forget_disk(paths)
+        if purge and paths.root.exists():
+            progress("stop", f"removing {paths.root}")
+            _purge(paths)
+
+
+def status() -> dict[str, Any]:
+    """How the sandbox stands, as data for JSON.
+
+    `state` is absent (no image), stopped, running, or broken with a `reason`. Starts and changes nothing.
+    """
+    paths = Paths.default()
+    image = images.present(paths)
+    keeper = identity.load(paths.keeper)
+    state, reason = "absent" if image is None and keeper is None else "stopped", ""
+    if keeper is not None:
+        state = "running"
+        if not _answers(2.0):
+            state, reason = "broken", f"sshd does not answer at {ADDRESS}; `up` mends it"
+    return {
+        "state": state,
+        "reason": reason,
+        "address": ADDRESS,
+        "port": 22,
+        "user": "root",
+        "hostname": HOSTNAME,
+        "paths": {
+            "state": str(paths.root),
+            "key": str(paths.client_key),
+            "known_hosts": str(paths.known_hosts),
+            "wheelhouse": str(paths.wheelhouse),
+            "models": str(paths.models),
+            "log": str(paths.log),
+        },
+        "guests": _guests(paths),
+        "image": image.name if image else None,
+        "image_age_s": _image_age(image),
+        "simulated": list(SIMULATED),
+    }
+
+
+def _refuse_where_impossible(paths: Paths) -> None:
+    found = machine.reasons(paths)
+    if found:
+        raise SandboxError("the sandbox cannot work here: " + "; ".join(found), "mend that, or use a host of your own")
+
+
+@contextmanager
+def _alone(progress: Progress) -> Iterator[None]:
+    """One `up` or `down` at a time on this machine; the kernel frees the lock when its holder dies."""
+    LOCK.parent.mkdir(parents=True, exist_ok=True)
+    with LOCK.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress("start", "waiting for another up or down to end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _host(paths: Paths) -> Host:
+    return Host(ADDRESS, 22, "root", paths.client_key, paths.known_hosts, paths.root)
+
+
+def _running(paths: Paths) -> bool:
+    return identity.load(paths.keeper) is not None
+
+
+def _answers(timeout_s: float) -> bool:
+    """Whether an SSH server greets at the host's address."""
+    try:
+        with socket.create_connection((ADDRESS, 22), timeout=timeout_s) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+def _start(paths: Paths, image: Path) -> None:
+    with paths.log.open("w") as log:
+        maker = subprocess.Popen(
+            [sys.executable, "-m", "sandbox.keeper", str(paths.root), str(image / "root")],
+            cwd=Path(__file__).parent.parent,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
+    assert maker.stdin is not None and maker.stdout is not None
+    said = maker.stdout.readline().strip()
+    keeper = identity.Identity.of(int(said)) if said.isdigit() else None
+    if keeper is None:
+        maker.wait()
+        raise _not_started(paths, "its namespaces could not be made")
+    identity.save(keeper, paths.keeper)
+    link.create(keeper.pid, paths)
+    maker.stdin.write("go\n")
+    maker.stdin.close()
+    maker.stdout.close()
+    maker.wait()
+    until = time.monotonic() + _START_S
+    while not _answers(0.5):
+        if not keeper.alive():
+            raise _not_started(paths, "it ended at once")
+        if time.monotonic() > until:
+            raise _not_started(paths, f"sshd does not answer within {_START_S:.0f} s")
+        time.sleep(0.02)
+
+
+def _wait_until_booted(paths: Paths, progress: Progress) -> None:
+    """Wait for the host's systemd, so that its guests are started too; a failed unit is told, not hidden."""
+    found = _on_host(paths, ["systemctl", "is-system-running", "--wait"])
+    progress("start", f"{HOSTNAME} answers at {ADDRESS}; its systemd says {found or 'nothing'}")
+    if found != "running":
+        for line in _on_host(paths, ["systemctl", "--failed", "--no-legend", "--plain"]).splitlines():
+            progress("start", f"not started: {line}")
+
+
+def _on_host(paths: Paths, command: Sequence[str]) -> str:
+    ssh = ["ssh", "-i", str(paths.client_key), "-o", f"UserKnownHostsFile={paths.known_hosts}"]
+    ssh += ["-F", "/dev/null", "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-o", "ConnectTimeout=10"]
+    argv = [*ssh, f"root@{ADDRESS}", *command]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
+    return done.stdout.strip()
+
+
+def _not_started(paths: Paths, why: str) -> SandboxError:
+    said = [
+        line
+        for log in (paths.log, paths.run / "lxc.log")
+        if log.exists()
+        for line in log.read_text(errors="replace").splitlines()
+    ]
+    tail = "\n".join(f"  {line}" for line in said[-10:])
+    _halt(paths)
+    return SandboxError(f"the stand-in host did not start: {why}\n{tail}", f"the whole logs are in {paths.run}")
+
+
+def _halt(paths: Paths) -> None:
+    """End every process of the sandbox, and with them its namespaces, mounts and links."""
+    keeper = identity.load(paths.keeper)
+    if keeper is not None:
+        _ask_to_stop(keeper)
+    cgroup.remove(paths)
+    link.remove()
+    paths.keeper.unlink(missing_ok=True)
+    modules.restore(paths.modules)
+
+
+def _ask_to_stop(keeper: identity.Identity) -> None:
+    """Let the host's systemd end its services; what has not ended in time is killed afterwards."""
+    argv = ["nsenter", "--target", str(keeper.pid), "--all", "lxc-stop", "--lxcpath", f"{INSIDE}/lxc"]
+    asked = subprocess.run(
+        [*argv, "--name", HOSTNAME, "--nokill", "--timeout", "10"], capture_output=True, stdin=subprocess.DEVNULL
+    )
+    until = time.monotonic() + (2.0 if asked.returncode == 0 else 0.0)
+    while keeper.alive() and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+def _purge(paths: Paths) -> None:
+    """Remove what the sandbox made, by name: a state root that also holds something else keeps that."""
+    for path in paths.own():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    if not any(paths.root.iterdir()):
+        paths.root.rmdir()
+
+
+def _guests(paths: Paths) -> list[dict[str, str]]:
+    """The guests that the host's configuration files name, and whether each has processes."""
+    group = cgroup.ours(paths)
+    running = {path.name for path in group.glob("*/lxc/*") if path.is_dir()} if group else set()
+    folder = paths.disk / "upper/etc/pve/lxc"
+    found = []
+    for file in sorted(folder.glob("[0-9]*.conf")) if folder.is_dir() else []:
+        named = [line for line in file.read_text(errors="replace").splitlines() if line.startswith("hostname: ")]
+        name = named[0].removeprefix("hostname: ") if named else f"CT{file.stem}"
+        found.append({"id": file.stem, "name": name, "state": "running" if file.stem in running else "stopped"})
+    return found
+
+
+def _image_age(image: Path | None) -> int | None:
+    if image is None:
+        return None
+    return int(time.time() - float((image / "built").read_text(encoding="ascii")))
+
+
+def describe(found: dict[str, Any]) -> str:
+    """The status as JSON text."""
+    return json.dumps(found, indent=2)
