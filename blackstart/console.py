@@ -121,7 +121,8 @@ class Console:
             if report.failed:
                 shown.append(self.paint("failed", "failed"))
             execs = f"{report.execs} exec" + ("" if report.execs == 1 else "s")
-            self.line(f"{report.name:<10} {', '.join(shown)}   [{execs}, {report.seconds:.1f} s]")
+            retries = f", {report.retries} retries" if report.retries else ""
+            self.line(f"{report.name:<10} {', '.join(shown)}   [{execs}, {report.seconds:.1f} s{retries}]")
             for record in report.records:
                 if record.state == "pending":
                     self.line(

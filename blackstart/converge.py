@@ -15,7 +15,8 @@ from .plan import Entrance, Facts, Role, Section, State, plan_to_wire
 from .report import MachineReport, Record
 from .secrets import ask_password, reveal
 from .session import Event, Session
-from .transports import SSH, Local, Through, Transport
+from .ssh import SSH
+from .transports import Local, Through, Transport
 from .variables import Defaults, resolve
 
 MAX_REPLANS = 5
@@ -170,6 +171,7 @@ class _Tree:
     def reports(self) -> list[MachineReport]:
         for target in self.targets():
             target.report.execs = target.session.execs
+            target.report.retries = self.fleet.transport(target.machine).retries
         return [target.report for target in self.targets() if target.bound or target.report.error]
 
     def hang_up(self) -> None:

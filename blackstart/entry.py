@@ -1,6 +1,7 @@
 """The shell lines that lead to the agent on a machine: become root where the login is not, have a Python, start it.
 
-POSIX sh only. What they announce on stdout is JSON lines, as the agent's own events are.
+POSIX sh only. What they announce on stdout is JSON lines, as the agent's own events are; each begins with an empty
+line, since a start file of the login shell may have left one open.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from . import bundle
 
 # sudo reads a password from stdin only where it needs one; sent unasked, it would become the program's first line.
 BECOME_ROOT = """\
-if [ "$(id -u)" = 0 ]; then exec "$@"; fi
-if ! command -v sudo >/dev/null; then echo '{"e":"refused","by":"no sudo"}'; exit 126; fi
-if sudo -n true 2>/dev/null; then echo '{"e":"become","password":false}'; exec sudo -n "$@"; fi
-echo '{"e":"become","password":true}'
-exec sudo -S -p '' /bin/sh -c 'echo "{\\"e\\":\\"root\\"}"; exec "$@"' sh "$@"
+say() { printf '\\n%s\\n' "$1"; }
+if [ "$(id -u)" = 0 ]; then say '{"e":"become","password":false}'; exec "$@"; fi
+if ! command -v sudo >/dev/null; then say '{"e":"refused","by":"no sudo"}'; exit 126; fi
+if sudo -n true 2>/dev/null; then say '{"e":"become","password":false}'; exec sudo -n "$@"; fi
+say '{"e":"become","password":true}'
+exec sudo -S -p '' /bin/sh -c 'printf "\\n%s\\n" "{\\"e\\":\\"root\\"}"; exec "$@"' sh "$@"
 """
 
 # Debian's python3-minimal lacks json, which is why the interpreter alone does not tell.
@@ -28,11 +30,11 @@ usable() {
   return 1
 }
 if ! usable; then
-  echo '{"e":"installing","what":"python3"}'
+  printf '\\n%s\\n' '{"e":"installing","what":"python3"}'
   export DEBIAN_FRONTEND=noninteractive
   { apt-get install -y --no-install-recommends python3 ||
     { apt-get update && apt-get install -y --no-install-recommends python3; }; } </dev/null >&2
-  usable || { echo '{"e":"refused","by":"no python"}'; exit 127; }
+  usable || { printf '\\n%s\\n' '{"e":"refused","by":"no python"}'; exit 127; }
 fi
 cd /
 exec /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \\

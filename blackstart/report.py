@@ -37,6 +37,7 @@ class MachineReport:
     records: list[Record] = field(default_factory=list)
     execs: int = 0
     seconds: float = 0.0
+    retries: int = 0
     error: BlackstartError | None = None
 
     @property
@@ -64,6 +65,7 @@ class MachineReport:
             "pending": [record.name for record in self.records if record.state == "pending"],
             "execs": self.execs,
             "seconds": round(self.seconds, 3),
+            "retries": self.retries,
             "resources": [record.as_dict() for record in self.records],
         }
         if self.error:

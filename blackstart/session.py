@@ -9,7 +9,6 @@ import getpass
 import json
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -77,6 +76,8 @@ class Session:
 
     def _started(self) -> Channel:
         if self._channel is None:
+            self._answering, self._greeted, self._noise, self._buffer = False, False, 0, b""
+            self._patience = SILENCE_S
             self._channel = self._transport.start_as_root(entry.agent(self._python))
             self.execs += 1
             if not self._transport.login_is_root:
@@ -146,14 +147,32 @@ class Session:
                         remedy="please report it with this trace:\n" + event["trace"],
                     )
                 case _:
+                    self._patience = SILENCE_S
                     yield event
 
     def _next_event(self) -> Event:
+        while True:
+            line = self._next_line()
+            if not line:
+                continue
+            event = _event(line)
+            if event is not None:
+                self._greeted = True
+                return event
+            self._noise += len(line) + 1
+            if self._greeted or self._noise > MAX_NOISE:
+                raise ConnectError(
+                    "something on the machine writes into the agent's output",
+                    where=self.where,
+                    found=line[:200].decode("utf-8", "replace"),
+                    remedy="a login shell's start file must print nothing when it is not interactive",
+                )
+
+    def _next_line(self) -> bytes:
         assert self._channel is not None
-        deadline = time.monotonic() + self._patience
         while b"\n" not in self._buffer:
             try:
-                part = self._channel.receive(max(deadline - time.monotonic(), 0.01))
+                part = self._channel.receive(self._patience)
             except TimeoutError:
                 raise ConnectError(
                     f"no sign of life for {self._patience:g} s",
@@ -164,20 +183,7 @@ class Session:
                 raise self._ended_early()
             self._buffer += part
         line, self._buffer = self._buffer.split(b"\n", 1)
-        try:
-            event: Event = json.loads(line)
-        except ValueError:
-            if not self._greeted and self._noise < MAX_NOISE:
-                self._noise += len(line)
-                return self._next_event()
-            raise ConnectError(
-                "something on the machine writes into the agent's output",
-                where=self.where,
-                found=line[:200].decode("utf-8", "replace"),
-                remedy="a login shell's start file must print nothing when it is not interactive",
-            ) from None
-        self._greeted = True
-        return event
+        return line
 
     def _ended_early(self) -> BlackstartError:
         assert self._channel is not None
@@ -205,6 +211,15 @@ class Session:
     def converge(self, plan: Mapping[str, Any]) -> Iterator[Event]:
         """Carry out a plan (see plan.plan_to_wire); yields start, output, done and stale events as they come."""
         return self.request("converge", plan=plan)
+
+
+def _event(line: bytes) -> Event | None:
+    """An event of the agent or of what leads to it; None for whatever else there is in a line."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "e" in event else None
 
 
 def held_error(where: str, holder: Mapping[str, Any]) -> CheckError:

@@ -22,6 +22,8 @@ def read_defaults(roles: Path) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for path in sorted(roles.glob("*/defaults.yml")):
         document = load(path)
+        if not isinstance(document.data, dict | None):
+            raise InputError("a mapping belongs here", where=document.place(()), found=repr(document.data)[:80])
         for name, value in (document.data or {}).items():
             place = document.place((name,))
             if not name.startswith(path.parent.name + "_"):

@@ -65,11 +65,7 @@ def up(progress: Progress) -> Host:
         if _running(paths) and _answers(1.0):
             share.refresh(paths.share)
             return _host(paths)
-        missing = packages.absent()
-        if missing:
-            progress("apt", f"installing {', '.join(missing)}")
-            packages.install(missing, lambda _: None)
-        image = images.build(paths, progress)
+        image = _built(paths, progress)
         progress("start", "starting the host")
         _halt(paths)
         prepare(paths, image, lambda text: progress("start", text))
@@ -77,6 +73,22 @@ def up(progress: Progress) -> Host:
         _start(paths, image)
         _wait_until_booted(paths, progress)
         return _host(paths)
+
+
+def build(progress: Progress) -> Path:
+    """Install and build what `up` needs, and start nothing. Returns the image's folder. Raises SandboxError."""
+    paths = Paths.default()
+    _refuse_where_impossible(paths)
+    with _alone(progress):
+        return _built(paths, progress)
+
+
+def _built(paths: Paths, progress: Progress) -> Path:
+    missing = packages.absent()
+    if missing:
+        progress("apt", f"installing {', '.join(missing)}")
+        packages.install(missing, lambda _: None)
+    return images.build(paths, progress)
 
 
 def down(progress: Progress, purge: bool = False, wipe: bool = False) -> None:

@@ -287,9 +287,10 @@ def _table(gpus: Sequence[Gpu]) -> str:
     out += f"|{'=' * 41}+{'=' * 24}+{'=' * 22}|\n"
     for gpu in gpus:
         temperature, power = (_FIELDS[name][1](gpu) for name in ("temperature.gpu", "power.draw"))
-        out += f"| {gpu.index:>3}  NVIDIA RTX PRO 6000 Blac...     On |   {gpu.bus_id} Off |                    0 |\n"
-        out += f"| N/A   {temperature}C    P8             {float(power):>3.0f}W /  600W |"
-        out += f"       0MiB /  {TOTAL_MIB}MiB |      0%      Default |\n"
+        out += f"|{gpu.index:>4}  {'NVIDIA RTX PRO 6000 Blac...':<30}{'On':>3}  |   {gpu.bus_id} Off |"
+        out += "                    0 |\n"
+        out += f"| N/A   {temperature}C    P8{float(power):>15.0f}W /  600W |{0:>8}MiB /{TOTAL_MIB:>7}MiB |"
+        out += "      0%      Default |\n"
         out += "|                                         |                        |             Disabled |\n" + rule
     out += f"\n+{'-' * 89}+\n| Processes:{' ' * 78}|\n"
     out += "|  GPU   GI   CI              PID   Type   Process name                        GPU Memory |\n"

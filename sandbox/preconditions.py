@@ -24,6 +24,7 @@ _CAPABILITIES = {
 }
 _NAMESPACES = ("mnt", "net", "pid", "cgroup", "ipc", "uts", "user")
 _NO_UPPER_LAYER = ("overlay", "nfs", "nfs4", "cifs", "vfat", "exfat", "fuseblk", "9p")
+_ROUTES = Path("/proc/net/route")
 _FREE_BYTES = 2 * 1024**3
 _MACHINES = ("x86_64",)
 
@@ -103,7 +104,7 @@ def _file_system(place: Path) -> str:
 
 def _network() -> Iterator[str]:
     ours = ipaddress.IPv4Network(f"{MACHINE_ADDRESS}/{PREFIX_LENGTH}", strict=False)
-    for name, network in routes(Path("/proc/net/route").read_text(encoding="utf-8")):
+    for name, network in routes(_ROUTES.read_text(encoding="utf-8")):
         if name != MACHINE_LINK and network.prefixlen > 0 and network.overlaps(ours):
             yield f"{name} already leads to {network}, which holds the sandbox's own address {ADDRESS}"
 

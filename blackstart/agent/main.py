@@ -53,6 +53,7 @@ def main() -> None:
     # What a program started by us prints must never end up in the protocol.
     sink = os.dup(1)
     os.dup2(2, 1)
+    os.write(sink, b"\n")  # a start file of the login shell may have left a line open
     os.umask(0o022)
     sys.setrecursionlimit(2000)
     serve(0, sink)

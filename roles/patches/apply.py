@@ -49,7 +49,7 @@ def apply(source: Path, patches: Sequence[Patch], known: Sequence[Patch] = (), *
 
 
 def revert(source: Path, names: Collection[str], known: Sequence[Patch], *, check: bool = False) -> Result:
-    """Take patches out again, to the byte; `known` are all patches there are. Raises CheckError where that cannot be."""
+    """Take patches out again, to the byte; `known` are all there are. Raises CheckError where that cannot be."""
     chosen = [patch for patch in known if patch.name in names]
 
     def plan(group: Sequence[Patch], tree: SourceTree, manifest: Manifest, store: Store) -> Change:

@@ -12,44 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from blackstart import render
 
-from . import locate, locate_membership, locate_read, prove
+from . import locate, locate_membership, locate_read, prove, unified
 from .definition import DiffPatch, Patch, StructuralPatch
 from .manifest import Manifest
+from .outcome import Edit as Edit
+from .outcome import Outcome as Outcome
 from .source import Function, Source, Unparsable, splice
 from .tree import OverlaidTree, SourceTree, sha256
-
-State = Literal["needed", "applied", "upstream", "not-applicable", "drifted"]
-
-
-@dataclass(frozen=True)
-class Edit:
-    """One file, before and after."""
-
-    path: str
-    before: bytes
-    after: bytes
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A patch's state on one tree. `file` is the path it is about, "" where there is none; `detail` is for people.
-
-    `by` says who applied it: "manifest", "hand", or "" where it is not applied.
-    """
-
-    patch: Patch
-    state: State
-    detail: str
-    file: str = ""
-    edits: tuple[Edit, ...] = ()
-    by: str = ""
-
-    def as_dict(self) -> dict[str, str]:
-        return {"name": self.patch.name, "state": self.state, "file": self.file, "detail": self.detail}
 
 
 def decide(patch: Patch, tree: SourceTree, manifest: Manifest | None = None) -> Outcome:
@@ -88,8 +60,6 @@ def _search_at_once(patches: Sequence[Patch], tree: SourceTree) -> None:
 def decide_unrecorded(patch: Patch, tree: SourceTree) -> Outcome:
     """The state by the source alone, as if there were no manifest."""
     if isinstance(patch, DiffPatch):
-        from . import unified
-
         return unified.decide(patch, tree)
     assert isinstance(patch, StructuralPatch)
     return _Structural(patch, tree).outcome()
@@ -136,10 +106,8 @@ class _Structural:
     def outcome(self) -> Outcome:
         traced = self._traced()
         if not traced:
-            text = " or ".join(needle.decode() for needle in self.patch.trace.needles)
-            return Outcome(
-                self.patch, "not-applicable", f"no trace of {text} in {self.patch.distribution} {self.tree.version()}"
-            )
+            detail = f"no trace of what it would change in {self.patch.distribution} {self.tree.version()}"
+            return Outcome(self.patch, "not-applicable", detail)
         try:
             return self._judge(self._findings(traced))
         except _Drift as drift:

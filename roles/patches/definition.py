@@ -66,9 +66,11 @@ class StructuralPatch(Patch):
 
 @dataclass(frozen=True)
 class DiffPatch(Patch):
-    """A unified diff of the user's."""
+    """A unified diff: which of its files to take (globs; none is all), and texts that must be there afterwards."""
 
     diff: Path
+    include: tuple[str, ...]
+    expect: tuple[str, ...]
 
 
 class _Fields:
@@ -230,12 +232,16 @@ def _diff_patch(name: str, folder: Path, diffs: list[Path], declared: Path) -> D
             "the patch has more than one diff", where=str(folder), remedy="put them into one, or into two folders"
         )
     prose, distribution, package = Prose(title=f"{diffs[0].name}, a unified diff"), "sglang", "sglang"
+    include: tuple[str, ...] = ()
+    expect: tuple[str, ...] = ()
     if declared.is_file():
         fields = _Fields(yamlfile.load(declared))
         _check_name(fields, name)
         prose, distribution, package = _common(fields)
+        include, expect = fields.texts("include", []), fields.texts("expect", [])
         fields.end()
-    return DiffPatch(name, folder, distribution, package, prose, _hash(diffs[0]), diffs[0])
+    hashed = _hash(diffs[0], *([declared] if declared.is_file() else []))
+    return DiffPatch(name, folder, distribution, package, prose, hashed, diffs[0], include, expect)
 
 
 def _check_name(fields: _Fields, name: str) -> None:

@@ -64,26 +64,37 @@ class Proof:
         return cast(Callable[..., Any], member)
 
     def verdict(self, source: Source, function: Function) -> Verdict:
+        """What the function does. Raises InputError where it is the proof itself that fails."""
+
         def load(names: Mapping[str, Any], modules: Mapping[str, Any]) -> Loaded:
             return Loaded(source, function, names, modules)
 
         try:
             tried = attempt(lambda: self._observe(load, _KIT))
-            if tried.raised:
-                return Verdict("unclear", f"{function.name} cannot be run with stand-ins: {tried.raised}", {})
-            word, why = self._judge(tried.value)
         except CannotRun as error:
             return Verdict("unclear", f"{function.name} is not run: {error}", {})
+        if tried.raised:
+            return Verdict("unclear", f"{function.name} cannot be run with stand-ins: {tried.raised}", {})
+        word, why = self._asked("judge", lambda: self._judge(tried.value))
         if word not in WORDS:
             raise InputError("the proof judges with an unknown word", where=str(self._file), found=repr(word))
         return Verdict(word, str(why), tried.value)
 
     def regressions(self, before: Seen, after: Seen) -> list[str]:
-        """The cases that came out differently although the patch is not meant to change them."""
-        cases = [
-            case for case in before if before[case] != after.get(case) and not self._may_change(case, before[case])
-        ]
-        return [f"{case}: {before[case]} became {after.get(case)}" for case in cases]
+        """The cases that came out differently although the patch is not meant to change them so."""
+
+        def is_meant(case: object) -> bool:
+            return bool(self._may_change(case, before[case], after.get(case)))
+
+        cases = [case for case in before if before[case] != after.get(case)]
+        unmeant = [case for case in cases if not self._asked("may_change", functools.partial(is_meant, case))]
+        return [f"{case}: {before[case]} became {after.get(case)}" for case in unmeant]
+
+    def _asked(self, name: str, call: Callable[[], Any]) -> Any:
+        tried = attempt(call)
+        if tried.raised:
+            raise InputError(f"the proof's {name}() fails", where=str(self._file), found=tried.raised)
+        return tried.value
 
 
 @functools.cache

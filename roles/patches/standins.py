@@ -5,8 +5,8 @@ stand-ins, and loops without a bound are refused. What nothing is known about is
 """
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import builtins
 import functools
@@ -17,19 +17,30 @@ from typing import Any, NamedTuple
 from .source import Function, Source
 
 _FUNCTIONS = (
-    "abs all any bool bytes callable classmethod dict divmod enumerate filter float frozenset getattr hasattr hash id int "
-    "issubclass iter len list map max min next object property range repr reversed round set setattr slice sorted "
+    "abs all any bool bytes callable classmethod dict divmod enumerate filter float frozenset getattr hasattr hash id "
+    "int issubclass iter len list map max min next object property range repr reversed round set setattr slice sorted "
     "staticmethod str sum super tuple type zip __build_class__ NotImplemented Ellipsis"
 )
 _ERRORS = (
     "ArithmeticError AssertionError AttributeError BaseException Exception ImportError IndexError KeyError LookupError "
-    "ModuleNotFoundError NameError NotImplementedError RuntimeError StopIteration TypeError ValueError ZeroDivisionError"
+    "ModuleNotFoundError NameError NotImplementedError RuntimeError StopIteration TypeError ValueError "
+    "ZeroDivisionError"
 )
 _BUILTINS = frozenset(f"{_FUNCTIONS} {_ERRORS} isinstance print".split())
 
 # Decorators that do not change what a call returns.
 _TRANSPARENT = frozenset(
-    "staticmethod classmethod lru_cache cache no_grad inference_mode override final nvtx_annotate".split()
+    [
+        "staticmethod",
+        "classmethod",
+        "lru_cache",
+        "cache",
+        "no_grad",
+        "inference_mode",
+        "override",
+        "final",
+        "nvtx_annotate",
+    ]
 )
 
 

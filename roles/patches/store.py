@@ -98,7 +98,7 @@ class Store:
         return found.replace("; the next apply or revert completes it", "; completed")
 
     def commit(self, change: Change, what: str) -> None:
-        """Make the change; `what` names it for whoever finds it unfinished. Raises ApplyError, CheckError, InputError."""
+        """Make the change; `what` names it for whoever finds it unfinished. Raises any BlackstartError."""
         steps = [_Step(edit.path, sha256(edit.before), sha256(edit.after)) for edit in change.edits]
         self._check_targets(steps)
         for digest, content in change.stock.items():

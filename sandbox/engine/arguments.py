@@ -53,7 +53,7 @@ def definitions(tree: Tree) -> list[Argument]:
         module = tree.module(SERVER_ARGS)
         server_args = module.lookup("ServerArgs")
         register = server_args.attribute("add_cli_args")
-    except (Undecided, SyntaxError, AttributeError) as error:
+    except (Undecided, AttributeError) as error:
         raise SandboxError(
             f"cannot read the flags of this SGLang from {SERVER_ARGS}: {error}",
             "reinstall SGLang into this environment",

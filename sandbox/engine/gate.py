@@ -13,8 +13,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from sandbox.engine.source import Definition, Tree
+from sandbox.engine.source import Definition, Tree, Undecided
 from sandbox.engine.transplant import transplant
+from sandbox.errors import SandboxError
 
 NAMES = ("should_run_flashinfer_autotune", "_should_run_flashinfer_autotune")
 FOLDER = "sglang/srt/model_executor"
@@ -43,11 +44,17 @@ def runs_autotune(tree: Tree, values: Mapping[str, Any], quantization: str | Non
 
 
 def find(tree: Tree) -> Definition | None:
-    """The gate, in whichever file of model_executor this release keeps it."""
+    """The gate, in whichever file of model_executor this release keeps it.
+
+    Raises SandboxError for a file that does not parse: the real server would not come up with it either.
+    """
     for file in sorted((tree.root / FOLDER).rglob("*.py")):
         if f"def {NAMES[0]}(" in (text := file.read_text(encoding="utf-8")) or f"def {NAMES[1]}(" in text:
             name = ".".join(file.relative_to(tree.root).with_suffix("").parts)
-            module = tree.module(name)
+            try:
+                module = tree.module(name)
+            except Undecided as error:
+                raise SandboxError(str(error), "repair the file, or install SGLang again") from error
             for node in ast.walk(module.body):
                 if isinstance(node, ast.FunctionDef) and node.name in NAMES:
                     return Definition(module, node)

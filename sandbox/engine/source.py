@@ -87,7 +87,11 @@ class Tree:
                 text = file.read_text(encoding="utf-8")
             except FileNotFoundError:
                 raise Undecided(f"no module {name} below {self.root}") from None
-            self._modules[name] = Module(self, name, ast.parse(text, str(file)), path.is_dir())
+            try:
+                body = ast.parse(text, str(file))
+            except SyntaxError as error:
+                raise Undecided(f"{file} does not parse: {error}") from error
+            self._modules[name] = Module(self, name, body, path.is_dir())
         return self._modules[name]
 
     def holds(self, name: str) -> bool:

@@ -16,6 +16,7 @@ from sandbox.pct.failure import DIED, PctError
 _START_S = 30.0
 _CAP_SYS_RESOURCE = 24
 _UNIT = "pve-container@{}.service"
+_LINKS = Path("/sys/class/net")
 
 
 def init_pid(vmid: int) -> int | None:
@@ -35,30 +36,44 @@ def running(vmid: int) -> bool:
 
 
 def start(vmid: int, config: conf.Conf) -> None:
-    """Start it as the real one does: devices, bridges, hook, mounts, LXC. Raises PctError."""
+    """Start it in the real one's order: devices, bridges, hook, mounts, LXC. Raises PctError."""
     config.apply_pending()
-    options = config.current.options
-    devices = _as_died(options)
-    for bridge in lxcconf.bridges(options):
-        if not Path("/sys/class/net", bridge).exists():
-            raise PctError(f"bridge '{bridge}' does not exist", DIED)
+    devices = _ready(config.current.options)
     store.save(vmid, config)
     run_hook(vmid, config, "pre-start")
-    for _, value in lxcconf.indexed(options, "mp"):
+    for _, value in lxcconf.indexed(config.current.options, "mp"):
         volume = lxcconf.parse("mp", value)["volume"]
         if not storage.place(volume).exists():
             raise PctError(f"startup for container '{vmid}' failed: directory '{volume}' does not exist", DIED)
+    launch(vmid, config, devices)
+    run_hook(vmid, config, "post-start")
+
+
+def _ready(options: dict[str, str]) -> list[lxcconf.Node]:
+    """The devices, once everything outside the container that it needs is there."""
+    try:
+        devices = lxcconf.nodes(options)
+    except PctError as error:
+        # At a start the real one ends with 255 whatever is wrong with a device.
+        raise PctError(error.text, DIED) from error
+    for bridge in lxcconf.bridges(options):
+        if not (_LINKS / bridge).exists():
+            raise PctError(f"bridge '{bridge}' does not exist", DIED)
+    return devices
+
+
+def launch(vmid: int, config: conf.Conf, devices: list[lxcconf.Node]) -> None:
+    """Make the nodes, write LXC's configuration, start the unit and wait until it runs. Raises PctError."""
+    options = config.current.options
     _passthrough(vmid, devices, lxcconf.ID_SHIFT if lxcconf.unprivileged(options) else 0)
-    folder = lxcconf.LXC / str(vmid)
     controllers = frozenset(Path("/sys/fs/cgroup/cgroup.controllers").read_text(encoding="ascii").split())
     raw = _without_impossible_limits(config.current.raw)
     text = lxcconf.render(vmid, options, raw, devices, controllers)
-    (folder / "config").write_text(text, encoding="utf-8")
+    (lxcconf.LXC / str(vmid) / "config").write_text(text, encoding="utf-8")
     unit = _UNIT.format(vmid)
     subprocess.run(["systemctl", "reset-failed", unit], capture_output=True, check=False)
     subprocess.run(["systemctl", "start", unit], capture_output=True, check=False)
     _wait_until_running(vmid, unit)
-    run_hook(vmid, config, "post-start")
 
 
 def _without_impossible_limits(raw: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -71,14 +86,6 @@ def _without_impossible_limits(raw: list[tuple[str, str]]) -> list[tuple[str, st
         if key.startswith("lxc.prlimit."):
             store.warn(f"SIMULATED pct: '{key}: {value}' is left out, this machine lacks CAP_SYS_RESOURCE")
     return [(key, value) for key, value in raw if not key.startswith("lxc.prlimit.")]
-
-
-def _as_died(options: dict[str, str]) -> list[lxcconf.Node]:
-    """The devices; at a start the real one ends with 255 whatever is wrong with one."""
-    try:
-        return lxcconf.nodes(options)
-    except PctError as error:
-        raise PctError(error.text, DIED) from error
 
 
 def _wait_until_running(vmid: int, unit: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sandbox.pct import conf, guest, lxcconf, storage, store
 
@@ -30,13 +30,12 @@ def status(vmid: int, verbose: bool) -> str:
         return f"status: {state}\n"
     options = config.current.options
     used = shutil.disk_usage(storage.ROOT)
-    size = lxcconf.parse("rootfs", options["rootfs"]).get("size", "0T") if "rootfs" in options else "0T"
     facts = {
         "cpus": options.get("cores", str(os.cpu_count() or 1)),
         "disk": str(used.used if state == "running" else 0),
         "diskread": "0",
         "diskwrite": "0",
-        "maxdisk": str(int(float(size[:-1]) * 1024**3) if size.endswith("G") else used.total),
+        "maxdisk": str(used.total if state == "running" else _size(options)),
         "maxmem": str(int(options.get("memory", "512")) * 1024**2),
         "maxswap": str(int(options.get("swap", "512")) * 1024**2),
         "mem": "0",
@@ -48,6 +47,12 @@ def status(vmid: int, verbose: bool) -> str:
     if "lock" in options:
         facts["lock"] = options["lock"]
     return "".join(f"{key}: {value}\n" for key, value in sorted(facts.items()))
+
+
+def _size(options: Mapping[str, str]) -> int:
+    """Bytes of the root file system as configured; the real one takes 4 GiB for one without a limit."""
+    size = lxcconf.parse("rootfs", options["rootfs"]).get("size", "") if "rootfs" in options else ""
+    return (int(float(size[:-1])) if size.endswith("G") else 4) * 1024**3
 
 
 def config(vmid: int, *, current: bool, snapshot: str | None) -> str:

@@ -61,18 +61,28 @@ def place(volume: str) -> Path:
 
 
 def extract(archive: Path, target: Path, unprivileged: bool) -> None:
-    """Unpack a template; an unprivileged container's files belong to its shifted ids."""
+    """Unpack a template; an unprivileged container's files belong to its shifted ids. Raises PctError."""
+    print(f"extracting archive '{_shown(archive)}'", flush=True)
+    code = _unpack(archive, target, unprivileged)
+    if code != 0:
+        raise PctError(f"unable to extract '{archive}': exit code {code}")
+
+
+def _shown(archive: Path) -> Path:
+    """The archive's path as on a real host, wherever the storage is."""
+    return Path("/var/lib/vz") / archive.relative_to(ROOT) if archive.is_relative_to(ROOT) else archive
+
+
+def _unpack(archive: Path, target: Path, unprivileged: bool) -> int:
     target.mkdir(parents=True, exist_ok=True)
     if unprivileged:
         os.chown(target, 100000, 100000)
     shifted = ["lxc-usernsexec", *_ID_SHIFT, "--"] if unprivileged else []
     tar = ["tar", "--extract", "--preserve-permissions", "--numeric-owner", "--totals", "--skip-old-files"]
     packing = ["--zstd"] if archive.suffix == ".zst" else ["--gzip"] if archive.suffix == ".gz" else []
-    print(f"extracting archive '{archive}'", flush=True)
     with archive.open("rb") as stream:
-        done = subprocess.run([*shifted, *tar, *packing, "--file", "-", "--directory", str(target)], stdin=stream)
-    if done.returncode != 0:
-        raise PctError(f"unable to extract '{archive}': exit code {done.returncode}")
+        argv = [*shifted, *tar, *packing, "--file", "-", "--directory", str(target)]
+        return subprocess.run(argv, stdin=stream, check=False).returncode
 
 
 def remove(vmid: int) -> None:

@@ -246,7 +246,17 @@ def test_set_is_read_as_yaml(text, value):
 
 @pytest.mark.parametrize(
     "text",
-    ["size", "", "=5", "Size=5", "size=[1", "size=2024-13-45", "size={a: 1, a: 2}", "size=&a [*a]", "size=" + "[" * 900],
+    [
+        "size",
+        "",
+        "=5",
+        "Size=5",
+        "size=[1",
+        "size=2024-13-45",
+        "size={a: 1, a: 2}",
+        "size=&a [*a]",
+        "size=" + "[" * 900,
+    ],
 )
 def test_a_bad_set_is_an_input_error(text):
     with pytest.raises(InputError) as caught:

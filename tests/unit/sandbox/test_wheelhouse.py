@@ -197,9 +197,7 @@ def test_the_repository_s_locks_pin_everything_and_name_no_place(name):
 
 
 def test_the_sandbox_lock_holds_what_its_in_file_asks_for_and_no_gpu_package():
-    locked = {
-        requirement.name for requirement in parse_lock((LOCKS / "sglang-0.5.9-sandbox.txt").read_text(), "")
-    }
+    locked = {requirement.name for requirement in parse_lock((LOCKS / "sglang-0.5.9-sandbox.txt").read_text(), "")}
     asked = {
         line.split("==")[0].strip()
         for line in (LOCKS / "sglang-0.5.9-sandbox.in").read_text().splitlines()

@@ -1,0 +1,223 @@
+"""SSH, by Fabric's Connection: host keys from known_hosts only, one connection a machine, no Nagle."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .entry import as_root
+from .errors import ConnectError
+
+if TYPE_CHECKING:
+    import fabric
+    import paramiko
+
+CONNECT_TIMEOUT_S = 15
+CONNECT_ATTEMPTS = 3
+TRANSIENT = (ConnectionRefusedError, ConnectionResetError, EOFError)
+KEY_REMEDY = "name a key that this machine accepts as identity_file in the inventory"
+REACH_REMEDY = "check address and port in the inventory, and that sshd runs there"
+
+
+class _Passing(ConnectError):
+    """A failure to connect that may pass by itself."""
+
+
+class SSHChannel:
+    def __init__(self, channel: paramiko.Channel, where: str) -> None:
+        self._channel = channel
+        self._where = where
+
+    def _lost(self, error: BaseException) -> ConnectError:
+        return ConnectError("the connection was lost", where=self._where, found=str(error) or type(error).__name__)
+
+    def send(self, data: bytes) -> None:
+        try:
+            self._channel.sendall(data)
+        except (OSError, EOFError) as error:
+            raise self._lost(error) from None
+
+    def receive(self, deadline_s: float) -> bytes:
+        self._channel.settimeout(deadline_s)
+        try:
+            return self._channel.recv(65536)
+        except TimeoutError:
+            raise
+        except (OSError, EOFError) as error:
+            raise self._lost(error) from None
+
+    def hang_up(self) -> None:
+        self._channel.close()
+
+    def close(self) -> tuple[int, str]:
+        self._channel.settimeout(CONNECT_TIMEOUT_S)
+        try:
+            self._channel.shutdown_write()
+            while self._channel.recv(65536):
+                pass  # a full window would keep the program from ending
+            stderr = b""
+            while part := self._channel.recv_stderr(65536):
+                stderr += part
+            status = self._channel.recv_exit_status()
+        except (OSError, EOFError):
+            status, stderr = -1, b""
+        self._channel.close()
+        return status, stderr.decode("utf-8", "replace")
+
+
+class SSH:
+    """One connection to a machine, opened on first use and shared by all that is started there."""
+
+    def __init__(
+        self, where: str, *, address: str, port: int, user: str, identity_file: str | None, known_hosts: str | None
+    ) -> None:
+        self.where = where
+        self.login_is_root = user == "root"
+        self._address = address
+        self._port = port
+        self._user = user
+        self._identity_file = identity_file
+        self._known_hosts = known_hosts
+        self._connection: fabric.Connection | None = None
+        self.retries = 0
+
+    def _open(self) -> fabric.Connection:
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    def _connect(self) -> fabric.Connection:
+        """Connect; what may pass by itself (a refused or reset connection) is tried again, nothing else."""
+        try:
+            return self._connect_once()
+        except _Passing:
+            pass  # tried again below
+        import tenacity  # here, because most connections come about at once
+
+        for attempt in tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(_Passing),
+            stop=tenacity.stop_after_attempt(CONNECT_ATTEMPTS - 1),
+            wait=tenacity.wait_exponential(0.2, max=2),
+            reraise=True,
+        ):
+            with attempt:
+                self.retries += 1
+                return self._connect_once()
+        raise AssertionError("tenacity ends with a result or an error")
+
+    def _connect_once(self) -> fabric.Connection:
+        import fabric
+
+        connection = fabric.Connection(
+            self._address,
+            user=self._user,
+            port=self._port,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            connect_kwargs=self._keys(),
+        )
+        self._trust_known_hosts_only(connection.client)
+        self._open_explained(connection)
+        self._hurry(connection)
+        return connection
+
+    def _keys(self) -> dict[str, object]:
+        """The inventory's key alone where it names one, else what the person's agent and ~/.ssh offer."""
+        if not self._identity_file:
+            return {"allow_agent": True, "look_for_keys": True}
+        if not Path(self._identity_file).exists():
+            raise ConnectError(
+                "the identity file is not there", where=self.where, found=self._identity_file, remedy=KEY_REMEDY
+            )
+        return {"allow_agent": False, "look_for_keys": False, "key_filename": self._identity_file}
+
+    def _open_explained(self, connection: fabric.Connection) -> None:
+        """Open it; what goes wrong is said in a person's words, with the library's error as its context."""
+        import paramiko
+
+        at = f"{self._user}@{self._address}:{self._port}"
+        try:
+            connection.open()
+        except paramiko.BadHostKeyException as error:
+            message = "the host key is not the one in known_hosts"
+            found = f"{error.key.get_name()} {error.key.fingerprint} at {at}"
+            remedy = (
+                f"if the machine was rebuilt: ssh-keygen -R {self._known_name()}{self._file_option()}, "
+                "then accept its new key; if it was not, somebody may stand in between"
+            )
+        except UnknownHostKey as error:
+            message = "the host key is not in known_hosts"
+            found = f"{error.kind} {error.fingerprint} at {at}"
+            remedy = f"compare it with the machine's own, then: {self._accept_command()}"
+        except paramiko.AuthenticationException as error:
+            message, found, remedy = f"{self._user} may not log in", f"{at}: {error}", KEY_REMEDY
+        except paramiko.ssh_exception.NoValidConnectionsError as error:
+            raise self._unreachable(at, next(iter(error.errors.values()))) from None
+        except (OSError, paramiko.SSHException, EOFError) as error:
+            raise self._unreachable(at, error) from None
+        else:
+            return
+        raise ConnectError(message, where=self.where, found=found, remedy=remedy)
+
+    def _unreachable(self, at: str, error: Exception) -> ConnectError:
+        found = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        kind = _Passing if isinstance(error, TRANSIENT) else ConnectError
+        return kind("the machine cannot be reached", where=self.where, found=f"{at}: {found}", remedy=REACH_REMEDY)
+
+    def _trust_known_hosts_only(self, client: paramiko.SSHClient) -> None:
+        import paramiko
+
+        class Refuse(paramiko.MissingHostKeyPolicy):
+            def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+                raise UnknownHostKey(key.get_name(), key.fingerprint)
+
+        client.set_missing_host_key_policy(Refuse())
+        if self._known_hosts is None:
+            client.load_system_host_keys()
+        elif Path(self._known_hosts).exists():
+            client.load_host_keys(self._known_hosts)
+
+    @staticmethod
+    def _hurry(connection: fabric.Connection) -> None:
+        """Without this, Nagle's algorithm costs each small exchange some 40 ms."""
+        transport = connection.transport
+        if isinstance(transport.sock, socket.socket):
+            transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        transport.set_keepalive(15)
+
+    def _known_name(self) -> str:
+        return self._address if self._port == 22 else f"[{self._address}]:{self._port}"
+
+    def _file_option(self) -> str:
+        return f" -f {self._known_hosts}" if self._known_hosts else ""
+
+    def _accept_command(self) -> str:
+        return f"ssh-keyscan -p {self._port} {self._address} >> {self._known_hosts or '~/.ssh/known_hosts'}"
+
+    def start(self, argv: Sequence[str]) -> SSHChannel:
+        import paramiko
+
+        connection = self._open()
+        try:
+            channel = connection.transport.open_session(timeout=CONNECT_TIMEOUT_S)
+            channel.exec_command(shlex.join(argv))
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise ConnectError("no program could be started", where=self.where, found=str(error)) from None
+        return SSHChannel(channel, self.where)
+
+    def start_as_root(self, argv: Sequence[str]) -> SSHChannel:
+        return self.start(argv if self.login_is_root else as_root(argv))
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class UnknownHostKey(Exception):
+    def __init__(self, kind: str, fingerprint: str) -> None:
+        super().__init__(kind, fingerprint)
+        self.kind = kind
+        self.fingerprint = fingerprint

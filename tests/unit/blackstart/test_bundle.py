@@ -1,0 +1,90 @@
+import ast
+import subprocess
+import sys
+
+import pytest
+
+from blackstart import bundle
+
+MODULES = sorted(bundle.AGENT.glob("*.py"))
+# What the oldest supported machine, Python 3.8, has in its standard library.
+STDLIB_3_8 = frozenset(sys.stdlib_module_names) - {"tomllib", "zoneinfo", "graphlib"}
+
+
+def imports(tree):
+    """(level, module) of every import of a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((0, alias.name) for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            yield node.level, node.module or ""
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_the_agent_speaks_the_python_of_old_machines(path):
+    ast.parse(path.read_text(), feature_version=(3, 8))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_the_agent_imports_nothing_but_the_standard_library_and_itself(path):
+    own = {module.stem for module in MODULES} | {""}
+    for level, name in imports(ast.parse(path.read_text())):
+        if level == 0:
+            assert name.split(".")[0] in STDLIB_3_8, f"{path.name} imports {name}"
+        else:
+            assert level == 1 and name in own, f"{path.name} imports {'.' * level}{name}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_annotations_that_are_evaluated_use_typing(path):
+    """`list[str]` in a signature is a TypeError on 3.8 unless it is text."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        annotations = []
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            annotations = [argument.annotation for argument in ast.walk(node.args) if isinstance(argument, ast.arg)]
+            annotations.append(node.returns)
+        if isinstance(node, ast.AnnAssign):
+            annotations = [node.annotation]
+        for annotation in filter(None, annotations):
+            for part in ast.walk(annotation):
+                assert not isinstance(part, ast.BinOp), f"{path.name}:{node.lineno} uses | in an annotation"
+                if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name):
+                    assert part.value.id not in ("list", "dict", "set", "tuple", "type"), f"{path.name}:{node.lineno}"
+
+
+def start(*arguments, **options):
+    command = [sys.executable, "-IS", "-c", bundle.BOOTSTRAP, *arguments]
+    return subprocess.run(command, capture_output=True, timeout=20, **options)
+
+
+def test_the_program_runs_and_ends_well_when_its_input_does():
+    ran = start(input=bundle.program())
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+def test_the_program_leaves_stdin_to_its_requests():
+    request = b'{"op":"probe","controller":"me","groups":{"g":[{"probe":"entry","path":"/"}]}}'
+    ran = start(input=bundle.program() + b"%d\n%s" % (len(request), request))
+    facts, end = ran.stdout.split()
+    assert b'"kind":"directory"' in facts and b'"group":"g"' in facts
+    assert end == b'{"e":"end"}'
+
+
+@pytest.mark.parametrize("cut", [0, 3, 8, 200])
+def test_a_program_that_is_cut_off_on_its_way_does_nothing(cut):
+    ran = start(input=bundle.program()[:cut])
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+
+
+def test_the_program_is_small_enough_to_send_each_time_and_the_same_each_time():
+    assert len(bundle.program()) < 40_000
+    first = bundle.program()
+    bundle.program.cache_clear()
+    assert bundle.program() == first
+
+
+def test_a_traceback_of_the_agent_shows_its_source():
+    request = b'{"op":"none such","controller":"me"}'
+    ran = start(input=bundle.program() + b"%d\n%s" % (len(request), request))
+    assert b"KeyError: 'none such'" in ran.stdout
+    assert b"OPERATIONS[request" in ran.stdout  # the line itself: sources come along
