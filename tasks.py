@@ -2,15 +2,19 @@
 
 from invoke.collection import Collection
 
-from roles import up as main
 from roles.bench import tasks as bench
+from roles.fleet import tasks as fleet
+from roles.fleet.up import up
 from roles.patches import tasks as patches
 from roles.self_test import tasks as self_test
 from roles.server import tasks as server
 from roles.stand_in import tasks as stand_in
 
 namespace = Collection(
-    main.up,
+    up,
+    fleet.exec_,
+    fleet.journal,
+    fleet.probe,
     self_test.test,
     self_test.lint,
     bench=Collection.from_module(bench),

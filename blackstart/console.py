@@ -26,10 +26,13 @@ COLOURS = {"changed": "33", "change": "33", "failed": "31", "unknown": "35", "pe
 class Console:
     """Lines for people. With `silent` (for JSON) nothing is shown at all."""
 
-    def __init__(self, stream: TextIO | None = None, *, silent: bool = False, diff: bool = False) -> None:
+    def __init__(
+        self, stream: TextIO | None = None, *, silent: bool = False, diff: bool = False, verbose: bool = False
+    ) -> None:
         self._stream = stream or sys.stdout
         self._silent = silent
         self._diff = diff
+        self._verbose = verbose
         self._terminal = not silent and self._stream.isatty()
         self._lock = threading.Lock()
         self._doing: dict[str, str] = {}
@@ -64,7 +67,7 @@ class Console:
 
     def ends(self, machine: str, record: Record) -> None:
         self._doing.pop(machine, None)
-        if record.state in QUIET:
+        if record.state in QUIET and not self._verbose:
             return
         state = self.paint(f"{record.state:<8}", record.state)
         first_line = record.detail.splitlines()[0] if record.detail else ""

@@ -20,6 +20,7 @@ from .transports import Local, Through, Transport
 from .variables import Defaults, resolve
 
 MAX_REPLANS = 5
+PATIENCE = 4
 POOL = 16
 
 
@@ -35,9 +36,21 @@ class Listener(Protocol):
 
 @dataclass(frozen=True)
 class Options:
+    """How a run goes. `serial`: so many hosts at a time; `max_fail`: no more begin after so many failed; 0: no bound."""
+
     check: bool = False
     restart: bool = False
     tags: tuple[str, ...] = ()
+    serial: int = 0
+    max_fail: int = 0
+
+
+class _Passing(Exception):
+    """A resource failed in a way that may pass by itself."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__(record.name)
+        self.record = record
 
 
 @dataclass
@@ -50,6 +63,7 @@ class _Target:
     bound: list[tuple[Role[Any], Machine]]
     sections: list[Section] = field(default_factory=list)
     exists: bool = True
+    retries: int = 0
 
 
 class Fleet:
@@ -68,6 +82,7 @@ class Fleet:
         self.roles = roles
         self.entrance = entrance
         self.listener = listener
+        self.pause_s = 1.0
         self._transports: dict[str, Transport] = {}
 
     def __enter__(self) -> Fleet:
@@ -120,12 +135,22 @@ class Fleet:
                 refused = [tree.input_error for tree in trees if tree.input_error]
                 if refused:
                     raise refused[0]
-                list(pool.map(_Tree.apply, trees))
+                self._apply_in_batches(pool, trees, options)
             except KeyboardInterrupt:
                 for tree in trees:
                     tree.hang_up()
                 raise
         return [report for tree in trees for report in tree.reports()]
+
+    def _apply_in_batches(self, pool: ThreadPoolExecutor, trees: Sequence[_Tree], options: Options) -> None:
+        size = options.serial or max(len(trees), 1)
+        for start in range(0, len(trees), size):
+            failed = [tree.outer.machine.name for tree in trees[:start] if tree.failed]
+            if options.max_fail and len(failed) >= options.max_fail:
+                for tree in trees[start:]:
+                    tree.leave_alone(f"{len(failed)} failed: {', '.join(failed)}")
+                return
+            list(pool.map(_Tree.apply, trees[start : start + size]))
 
     def _tagged(self, tags: Sequence[str]) -> list[Role[Any]]:
         known = [role.name for role in self.roles]
@@ -171,8 +196,16 @@ class _Tree:
     def reports(self) -> list[MachineReport]:
         for target in self.targets():
             target.report.execs = target.session.execs
-            target.report.retries = self.fleet.transport(target.machine).retries
+            target.report.retries = target.retries + self.fleet.transport(target.machine).retries
         return [target.report for target in self.targets() if target.bound or target.report.error]
+
+    @property
+    def failed(self) -> bool:
+        return any(target.report.failed for target in self.targets())
+
+    def leave_alone(self, why: str) -> None:
+        for target in self.targets():
+            target.report.error = target.report.error or CheckError("not begun", where=target.machine.name, found=why)
 
     def hang_up(self) -> None:
         for target in self.targets():
@@ -290,7 +323,7 @@ class _Tree:
             return
         started = time.monotonic()
         for _ in range(MAX_REPLANS):
-            stale = self._converge_once(target)
+            stale = self._converge_patiently(target)
             if stale is None:
                 break
             names = [section.role for section in target.sections]
@@ -309,6 +342,33 @@ class _Tree:
             )
         target.report.seconds += time.monotonic() - started
 
+    def _converge_patiently(self, target: _Target) -> str | None:
+        """What may pass by itself (a held apt lock, an ill mirror) is tried again; what was done stays done."""
+        import tenacity
+
+        kept = list(target.report.records)
+
+        def before_sleep(state: tenacity.RetryCallState) -> None:
+            # The next try meets what was done as ok; that it was changed must not be forgotten.
+            kept.extend(record for record in target.report.records[len(kept) :] if record.state == "changed")
+            target.report.records[:] = kept
+            target.retries += 1
+            self.fleet.listener.says(target.machine.name, "waits for it to pass, then tries again")
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(_Passing),
+            stop=tenacity.stop_after_attempt(PATIENCE),
+            wait=tenacity.wait_exponential(self.fleet.pause_s, max=30),
+            before_sleep=before_sleep,
+            reraise=True,
+        )
+        try:
+            return retrying(self._converge_once, target)
+        except _Passing as passing:
+            target.report.records.append(passing.record)
+            self.fleet.listener.ends(target.machine.name, passing.record)
+            return None
+
     def _converge_once(self, target: _Target) -> str | None:
         """One plan to its end; the role whose facts no longer held, if one's did not."""
         wire = plan_to_wire(
@@ -326,6 +386,8 @@ class _Tree:
                     self.fleet.listener.says(target.machine.name, event["line"])
                 case "done":
                     record = _record(role, name, event)
+                    if event.get("passing"):
+                        raise _Passing(record)
                     target.report.records.append(record)
                     self.fleet.listener.ends(target.machine.name, record)
                 case "stale":

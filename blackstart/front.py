@@ -40,8 +40,14 @@ CONVERGE_OPTIONS: Mapping[str, tuple[Any, str]] = {
     "check": (False, "change nothing; say what would change"),
     "diff": (False, "show the differences"),
     "restart": (False, "allow what runs to be restarted"),
+    "serial": (0, "so many hosts at a time; 0: all"),
+    "max_fail": (0, "begin no further host after so many failed; 0: no bound"),
+    "yes": (False, "do not ask before a restart"),
 }
-COMMON_OPTIONS: Mapping[str, tuple[Any, str]] = {"json": (False, "print one JSON document and nothing else")}
+COMMON_OPTIONS: Mapping[str, tuple[Any, str]] = {
+    "json": (False, "print one JSON document and nothing else"),
+    "verbose": (False, "show what is as it should be, too"),
+}
 
 
 @dataclass
@@ -80,6 +86,21 @@ class Door:
     @property
     def machines(self) -> list[Machine]:
         return self.inventory.select(self.options.get("limit") or None)
+
+    def count(self, name: str) -> int:
+        """An option that is a number of machines. Raises InputError for one below 0."""
+        value = int(self.options[name])
+        if value < 0:
+            raise InputError("a number of machines is 0 or more", where=f"--{name.replace('_', '-')}", found=str(value))
+        return value
+
+    def confirm(self, question: str) -> None:
+        """Ask the person at the terminal; machines, JSON, --yes and the sandbox are not asked. Raises InputError."""
+        asked = sys.stdin.isatty() and sys.stdout.isatty() and not self.options["json"]
+        if not asked or self.options["yes"] or self.inventory.simulated:
+            return
+        if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+            raise InputError("not confirmed; nothing was touched", remedy="say yes, or give --yes")
 
     def timed(self, name: str) -> _Timed:
         """A step whose share of the time the report shows."""
@@ -170,7 +191,7 @@ def _as_keywords(parameters: Iterable[inspect.Parameter]) -> list[inspect.Parame
 def _run(body: Body, options: dict[str, Any], own: dict[str, Any]) -> int:
     """Run a body; what it raises becomes a message and a code. Anything unforeseen is a fault of ours, said so."""
     as_json = options["json"]
-    door = Door(options, Console(silent=as_json, diff=bool(options.get("diff"))))
+    door = Door(options, Console(silent=as_json, diff=bool(options.get("diff")), verbose=options["verbose"]))
     try:
         result = body(door, **own)
     except BlackstartError as error:

@@ -42,6 +42,11 @@ def directory(path: str, *, mode: str = "0755", owner: str = "root", group: str 
     return Resource("directory", f"directory {path}", {"path": path, "mode": mode, "owner": owner, "group": group})
 
 
+def tree(path: str, *, owner: str, group: str) -> Resource:
+    """A directory that, with all below it, belongs to these; links that leave it are refused."""
+    return Resource("tree", f"tree {path}", {"path": path, "owner": owner, "group": group})
+
+
 def file(
     path: str,
     content: str,

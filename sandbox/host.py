@@ -288,7 +288,7 @@ def _purge(paths: Paths) -> None:
 def _guests(paths: Paths) -> list[dict[str, str]]:
     """The guests that the host's configuration files name, and whether each has processes."""
     group = cgroup.ours(paths)
-    running = {path.name for path in group.glob("*/lxc/*") if path.is_dir()} if group else set()
+    running = {path.name for path in group.glob("lxc.payload.*/lxc/*") if path.is_dir()} if group else set()
     folder = paths.disk / "upper/etc/pve/lxc"
     found = []
     for file in sorted(folder.glob("[0-9]*.conf")) if folder.is_dir() else []:

@@ -77,8 +77,9 @@ def _furnish(state: Path, image: Path) -> None:
     os.chdir("/")
     system.detach("/tmp")
     subprocess.run(["/usr/sbin/ip", "link", "set", "lo", "up"], check=True)
-    # Processes of the root cgroup would keep controllers from being handed to the host's cgroup.
-    holder = Path("/sys/fs/cgroup/keeper")
+    # A cgroup that has processes hands no controllers on. LXC leaves out this name, systemd's, when it looks where
+    # process 1 is, and so makes the host's cgroup beside this one and not below it.
+    holder = Path("/sys/fs/cgroup/init.scope")
     holder.mkdir(exist_ok=True)
     (holder / "cgroup.procs").write_text("0", encoding="ascii")
 

@@ -15,6 +15,7 @@ from .world import Unknown, World, sha256
 KINDS: Dict[str, Type[Kind]] = {
     "directory": files.Directory,
     "file": files.File,
+    "tree": files.Tree,
     "link": files.Link,
     "lines": files.Lines,
     "absent": files.Absent,
@@ -126,7 +127,7 @@ class Run:
             self._predict_unknown(kind)
             self._done(spec, "unknown", started, detail="after " + unknown.after)
         except Refused as refused:
-            self._fail(spec, started, refused.message, refused.remedy)
+            self._fail(spec, started, refused.message, refused.remedy, refused.passing)
         except jobs.Detached:
             raise Stop from None
         except OSError as error:
@@ -147,8 +148,8 @@ class Run:
         self.changed.add(spec["id"])
         self._done(spec, "changed", started, diff=verdict.diff, detail=detail or verdict.detail)
 
-    def _fail(self, spec: Dict[str, Any], started: float, message: str, remedy: str) -> None:
-        self._done(spec, "failed", started, detail=message, remedy=remedy)
+    def _fail(self, spec: Dict[str, Any], started: float, message: str, remedy: str, passing: bool = False) -> None:
+        self._done(spec, "failed", started, detail=message, remedy=remedy, passing=passing)
         raise Stop
 
     # handlers

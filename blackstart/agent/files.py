@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 from typing import Optional, Tuple
 
 from .diffs import describe
@@ -27,13 +28,25 @@ class PathKind(Kind):
             raise Unknown(entry.after)
         return entry
 
-    def require_parent(self) -> None:
-        parent = os.path.dirname(self.path.rstrip("/")) or "/"
+    def require_safe(self) -> None:
+        """Root never follows a link that somebody else placed: it could lead to any file of the machine."""
+        place = "/"
+        for part in [part for part in self.path.split("/") if part]:
+            place = os.path.join(place, part)
+            entry = self.world.entry(place, follow=False)
+            if entry.kind == "link" and entry.owner not in (None, "root", self.world.me):
+                raise Refused(
+                    "%s is a link that %s placed, and is not followed" % (place, entry.owner),
+                    "replace it by what it should be, or name the place it leads to",
+                )
+
+    def require_parent(self, path: str) -> None:
+        parent = os.path.dirname(path.rstrip("/")) or "/"
         entry = self.world.entry(parent)
         if entry.kind == "unknown":
             return
         if entry.kind != "directory":
-            raise Refused("%s is not there to hold %s" % (parent, self.path), "declare the directory before it")
+            raise Refused("%s is not there to hold %s" % (parent, path), "declare the directory before it")
 
     def require_owner(self) -> None:
         owner, group = self.spec.get("owner"), self.spec.get("group")
@@ -61,11 +74,15 @@ class PathKind(Kind):
 
     def set_attributes(self) -> None:
         ids = self.ids()
-        if ids is not None:
-            os.chown(self.path, *ids)
-        mode = self.mode()
-        if mode is not None:  # after chown, which may clear set-id bits
-            os.chmod(self.path, mode)
+        handle = os.open(self.world.real_path(self.path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            if ids is not None:
+                os.fchown(handle, *ids)
+            mode = self.mode()
+            if mode is not None:  # after chown, which may clear set-id bits
+                os.fchmod(handle, mode)
+        finally:
+            os.close(handle)
 
     def wished_entry(self, kind: str, content: Optional[bytes] = None) -> Entry:
         spec = self.spec
@@ -82,12 +99,24 @@ class Directory(PathKind):
     def check(self) -> Verdict:
         entry = self.current()
         self.require_owner()
+        self.require_safe()
         if entry.kind == "absent":
+            self._require_ground()
             return Verdict(True, "+ directory %s" % self.path)
         if entry.kind != "directory":
             raise Refused("%s is a %s, not a directory" % (self.path, entry.kind), "move it away")
         differing = self.attributes_differ(entry)
         return Verdict(bool(differing), "\n".join("%s: %s" % (self.path, line) for line in differing))
+
+    def _require_ground(self) -> None:
+        """The nearest thing above that is there must be a directory for the missing ones to be made in."""
+        place = self.path.rstrip("/")
+        while self.world.entry(place, follow=False).kind == "absent":
+            place = os.path.dirname(place)
+        kind = self.world.entry(place).kind
+        if kind not in ("directory", "unknown"):
+            what = "link that leads nowhere" if kind == "absent" else kind
+            raise Refused("%s is a %s, not a directory" % (place, what), "move it away")
 
     def apply(self) -> None:
         os.makedirs(self.path, exist_ok=True)
@@ -101,7 +130,7 @@ class Directory(PathKind):
             parent = os.path.dirname(parent)
         for place in reversed(missing):
             self.world.would_put(place, Entry("directory", 0o755, "root", "root"))
-        self.world.would_put(self.path, self.wished_entry("directory"))
+        self.world.would_put(self.world.real_path(self.path), self.wished_entry("directory"))
 
 
 class File(PathKind):
@@ -114,11 +143,12 @@ class File(PathKind):
     def check(self) -> Verdict:
         entry = self.current()
         self.require_owner()
+        self.require_safe()
         if entry.kind not in ("absent", "file"):
             raise Refused("%s is a %s, not a file" % (self.path, entry.kind), "move it away")
         before = self.world.read(self.path) if entry.kind == "file" else None
         if before is None:
-            self.require_parent()
+            self.require_parent(self.world.real_path(self.path))
         if before != self.content:
             secret = bool(self.spec.get("secret"))
             return Verdict(True, describe(self.path, before, self.content, secret))
@@ -135,7 +165,7 @@ class File(PathKind):
 def replace_file(kind: Kind, path: str, content: bytes, mode: Optional[int], ids: Optional[Tuple[int, int]]) -> None:
     """Write a file, keeping in the store and in the journal what stood there before."""
     before = kind.world.read(path)
-    if before is not None and before != content:
+    if before is not None and before != content and not kind.spec.get("secret"):
         kind.context.store.keep(sha256(before), before)
     write_atomically(path, content, mode, ids)
     kind.context.store.journal(
@@ -144,6 +174,52 @@ def replace_file(kind: Kind, path: str, content: bytes, mode: Optional[int], ids
         before=None if before is None else sha256(before),
         after=sha256(content),
     )
+
+
+class Tree(PathKind):
+    """A directory that, with all below it, belongs to an owner and a group. A link out of it is refused."""
+
+    def _strangers(self) -> "list[str]":
+        wished = self.ids()
+        assert wished is not None
+        top = os.path.realpath(self.path)
+        found = []
+        for folder, folders, names in os.walk(top):
+            for path in [folder, *(os.path.join(folder, name) for name in [*folders, *names])]:
+                status = os.lstat(path)
+                if stat.S_ISLNK(status.st_mode) and not _within(os.path.realpath(path), top):
+                    raise Refused("%s is a link that leaves %s" % (path, self.path), "remove it")
+                if any(wish not in (-1, found) for wish, found in zip(wished, (status.st_uid, status.st_gid))):
+                    found.append(path)
+        return sorted(set(found))
+
+    def check(self) -> Verdict:
+        entry = self.current()
+        self.require_owner()
+        self.require_safe()
+        if entry.kind == "absent":
+            raise Refused("%s is not there" % self.path, "declare the directory before it")
+        if entry.kind != "directory":
+            raise Refused("%s is a %s, not a directory" % (self.path, entry.kind), "move it away")
+        strangers = self._strangers()
+        return Verdict(bool(strangers), "", "%d to be owned anew" % len(strangers) if strangers else "")
+
+    def apply(self) -> str:
+        strangers = self._strangers()
+        ids = self.ids()
+        assert ids is not None
+        for path in strangers:
+            os.lchown(path, *ids)
+        self.context.store.journal(resource=self.name, path=self.path, owned=len(strangers))
+        return "%d owned anew" % len(strangers)
+
+    def predict(self) -> None:
+        entry = self.world.entry(self.path)
+        self.world.would_put(self.path, entry._replace(owner=self.spec.get("owner"), group=self.spec.get("group")))
+
+
+def _within(path: str, top: str) -> bool:
+    return path == top or path.startswith(top + "/")
 
 
 class Link(PathKind):
@@ -157,7 +233,7 @@ class Link(PathKind):
             return Verdict(True, "%s -> %s, was -> %s" % (self.path, self.spec["target"], entry.target))
         if entry.kind != "absent":
             raise Refused("%s is a %s, not a link" % (self.path, entry.kind), "move it away")
-        self.require_parent()
+        self.require_parent(self.path)
         return Verdict(True, "+ %s -> %s" % (self.path, self.spec["target"]))
 
     def apply(self) -> None:
@@ -183,7 +259,10 @@ class Lines(PathKind):
         if entry.kind not in ("absent", "file"):
             raise Refused("%s is a %s, not a file" % (self.path, entry.kind), "move it away")
         before = self.world.read(self.path) if entry.kind == "file" else None
-        present = (before or b"").decode("utf-8", "surrogateescape").splitlines()
+        # Not splitlines(), which would cut at a form feed or \r too and so lose them.
+        present = (before or b"").decode("utf-8", "surrogateescape").split("\n")
+        if not present[-1]:
+            present.pop()
         stop = self.spec.get("before")
         end = next((i for i, line in enumerate(present) if stop and line.startswith(stop)), len(present))
         missing = [line for line in self.spec["lines"] if line not in present[:end]]
@@ -193,9 +272,10 @@ class Lines(PathKind):
         return before, text.encode("utf-8", "surrogateescape")
 
     def check(self) -> Verdict:
+        self.require_safe()
         before, after = self._contents()
         if before is None:
-            self.require_parent()
+            self.require_parent(self.world.real_path(self.path))
         return Verdict(before != after, describe(self.path, before, after) if before != after else "")
 
     def apply(self) -> None:

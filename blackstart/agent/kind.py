@@ -7,12 +7,16 @@ from .world import World
 
 
 class Refused(Exception):
-    """The machine is in a state that must not be changed, or a change failed. Carries what to do next."""
+    """The machine is in a state that must not be changed, or a change failed. Carries what to do next.
 
-    def __init__(self, message: str, remedy: str = "") -> None:
+    `passing` says that the same may well succeed a little later: a lock that is held, a mirror that is ill.
+    """
+
+    def __init__(self, message: str, remedy: str = "", passing: bool = False) -> None:
         Exception.__init__(self, message)
         self.message = message
         self.remedy = remedy
+        self.passing = passing
 
 
 class Verdict(NamedTuple):

@@ -1,13 +1,20 @@
 """Debian packages."""
 
 import os
+import re
 from typing import List
 
 from .kind import Kind, Refused, Verdict
 from .run import run
 
 NONINTERACTIVE = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_MODE": "l"}
-LOCK_WAIT_S = 300
+LOCK_WAIT_S = 60
+
+# apt's own words for a lock that is held and for a mirror or a name server that is ill.
+PASSING = re.compile(
+    r"Could not get lock|Unable to acquire the dpkg frontend lock|is another process using it"
+    r"|\b50[0234] +\w|Temporary failure resolving|Connection (refused|reset|timed out)|Could not connect"
+)
 
 
 class Apt(Kind):
@@ -43,7 +50,8 @@ class Apt(Kind):
     def _run(self, argv: List[str]) -> None:
         ran = run(argv, env=NONINTERACTIVE, on_line=self.context.say)
         if ran.status != 0:
-            raise Refused("%s ended with %d\n%s" % (" ".join(argv), ran.status, ran.tail()))
+            message = "%s ended with %d\n%s" % (" ".join(argv), ran.status, ran.tail())
+            raise Refused(message, "see what apt says on this machine", passing=bool(PASSING.search(ran.output)))
 
     def predict(self) -> None:
         self.world.would_install(self.spec["packages"])

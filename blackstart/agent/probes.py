@@ -1,5 +1,6 @@
 """Facts: small questions about a machine, asked many at a time. Nothing here changes anything."""
 
+import collections
 import glob
 import os
 from typing import Any, Callable, Dict, Iterator, List
@@ -155,6 +156,14 @@ def _processes(world: World, question: Dict[str, Any]) -> Any:
     return found
 
 
+def _tail(world: World, question: Dict[str, Any]) -> Any:
+    """The last `lines` lines of a file, [] where there is none."""
+    if world.is_empty or not os.path.exists(question["path"]):
+        return []
+    with open(question["path"], encoding="utf-8", errors="replace") as stream:
+        return [line.rstrip("\n") for line in collections.deque(stream, question["lines"])]
+
+
 def _http(world: World, question: Dict[str, Any]) -> Any:
     """{status, body} of a GET on this machine; status 0 where nothing answers."""
     import urllib.error  # here, because most runs ask no server
@@ -183,4 +192,5 @@ KINDS: Dict[str, Callable[[World, Dict[str, Any]], Any]] = {
     "run": _run,
     "processes": _processes,
     "http": _http,
+    "tail": _tail,
 }

@@ -1,9 +1,10 @@
 """Running programs on the machine, with their output passed on line by line."""
 
+import contextlib
 import os
 import subprocess
 import threading
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import IO, Callable, Dict, List, NamedTuple, Optional
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 KEPT_OUTPUT = 256 * 1024
@@ -45,22 +46,22 @@ def run(
 
     def expire() -> None:
         expired.set()
-        os.killpg(process.pid, 9)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
 
     timer = threading.Timer(timeout, expire) if timeout else None
     if timer:
         timer.start()
+    # Beside the reading: a program that talks before it has read all would otherwise wait for us and we for it.
+    feeder = threading.Thread(target=_feed, args=(process.stdin, stdin.encode()), daemon=True)
+    feeder.start()
     kept = b""
     try:
-        try:
-            process.stdin.write(stdin.encode())
-            process.stdin.close()
-        except BrokenPipeError:
-            pass  # it did not want its input; its exit status says whether that was an error
-        for line in process.stdout:
-            kept = (kept + line)[-KEPT_OUTPUT:]
-            if on_line:
-                on_line(line.decode("utf-8", "replace").rstrip("\n"))
+        with process.stdout:
+            for line in process.stdout:
+                kept = (kept + line)[-KEPT_OUTPUT:]
+                if on_line:
+                    on_line(line.decode("utf-8", "replace").rstrip("\n"))
         status = process.wait()
     finally:
         if timer:
@@ -69,3 +70,9 @@ def run(
     if expired.is_set():
         return Ran(124, text + "\nstopped after %g s" % (timeout or 0))
     return Ran(128 - status if status < 0 else status, text)
+
+
+def _feed(pipe: IO[bytes], data: bytes) -> None:
+    """A program that does not want its input says with its exit status whether that was an error."""
+    with contextlib.suppress(BrokenPipeError), pipe:
+        pipe.write(data)

@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional
 
 STATE = "/var/lib/blackstart"
 TEMPORARY = ".blackstart-tmp"
+KEPT = 500
 
 
 class Held(Exception):
@@ -64,6 +65,14 @@ class Store:
         if not os.path.exists(place):
             os.makedirs(self.path("replaced"), mode=0o700, exist_ok=True)
             write_atomically(place, content, 0o600, None)
+            self._prune()
+
+    def _prune(self) -> None:
+        """The oldest contents go once there are more than KEPT of them."""
+        folder = self.path("replaced")
+        names = sorted(os.listdir(folder), key=lambda name: os.stat(os.path.join(folder, name)).st_mtime_ns)
+        for name in names[:-KEPT]:
+            os.unlink(os.path.join(folder, name))
 
     def owed(self) -> Dict[str, Dict[str, Any]]:
         """Handlers that were notified and have not run yet, by name."""

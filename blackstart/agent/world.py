@@ -1,6 +1,7 @@
 """The one view of a machine that checks may use: the machine itself, plus an overlay of what earlier resources
 would have made. In an applying run the overlay stays empty and every answer comes from the machine."""
 
+import errno
 import grp
 import hashlib
 import os
@@ -59,6 +60,11 @@ class World:
         self._packages_by = ""
         self._units: Dict[str, Dict[str, str]] = {}
 
+    @property
+    def me(self) -> str:
+        """The user that the agent runs as."""
+        return user_name(os.geteuid())
+
     # paths
 
     def entry(self, path: str, follow: bool = True) -> Entry:
@@ -101,7 +107,7 @@ class World:
             if entry.kind == "link" and (todo or follow):
                 links += 1
                 if links > MAX_LINKS:
-                    return here, ABSENT
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
                 target = [piece for piece in entry.target.split("/") if piece]
                 todo = target + todo
                 if entry.target.startswith("/"):
@@ -132,16 +138,24 @@ class World:
         return entry.kind != "absent"
 
     def would_put(self, path: str, entry: Entry) -> None:
-        """Check mode: from here on `path` reads as `entry`."""
-        parent, name = os.path.split(path.rstrip("/"))
-        place = os.path.join(self._resolve(parent, True)[0], name)
-        if entry.kind == "directory" and self._at(place).kind != "directory":
-            self._fresh.add(place)
+        """Check mode: from here on `path` reads as `entry`. An unknown that is made a directory may hold anything."""
+        place = self._place(path)
+        if entry.kind == "directory":
+            before = self._at(place).kind
+            if before == "unknown":
+                return
+            if before != "directory":
+                self._fresh.add(place)
         self._overlay[place] = entry
+
+    def _place(self, path: str) -> str:
+        """`path` with the links on the way to it followed, but not itself."""
+        parent, name = os.path.split(path.rstrip("/"))
+        return os.path.join(self._resolve(parent, True)[0], name)
 
     def would_remove(self, path: str) -> None:
         """Check mode: `path` and all below it read as absent from here on."""
-        place = path.rstrip("/")
+        place = self._place(path)
         self._fresh = {known for known in self._fresh if not (known + "/").startswith(place + "/")}
         for known in [known for known in self._overlay if known.startswith(place + "/")]:
             del self._overlay[known]

@@ -122,7 +122,7 @@ class Engine:
 
     def _mine(self, entry: Path) -> bool:
         try:
-            return Path(os.readlink(entry / "cwd")) == self.folder
+            return (entry / "cwd").readlink() == self.folder
         except OSError:
             return False
 

@@ -46,7 +46,6 @@ def test_start_and_stop(release, python, start, tmp_path):
     if release != "0.5.9":
         python = environment(tmp_path / "venv", release)
     engine = start("--tp", "2", "--moe-runner-backend", "flashinfer_cutlass", python=python)
-    until(lambda: engine.health() == 503 or engine.process.poll() is not None, "the server to listen")
     engine.ready()
     order = first_lines(
         engine,
@@ -73,6 +72,18 @@ def test_start_and_stop(release, python, start, tmp_path):
     assert "SIGTERM received. signum=None frame=None. Draining requests" in engine.log
     assert "Gracefully exiting... Remaining number of requests 0" in engine.log
     until(lambda: not engine.children(), "the children to end")
+
+
+def test_until_the_warm_up_is_done_health_is_503(start):
+    engine = start(scale=3.0)
+    statuses = []
+
+    def is_ready():
+        statuses.append(engine.health())
+        return statuses[-1] == 200
+
+    until(is_ready, "the server to be ready")
+    assert list(dict.fromkeys(statuses)) == [None, 503, 200]
 
 
 def test_a_patched_file_turns_autotune_on(start, tmp_path):

@@ -86,7 +86,7 @@ def test_up_on_a_running_sandbox_changes_nothing_and_takes_no_time(machine: Lab)
     started = time.monotonic()
     machine.up()
     assert time.monotonic() - started < 0.5
-    assert machine.keeper() == keeper is not None
+    assert keeper is not None and machine.keeper() == keeper
 
 
 def test_nothing_on_the_host_reaches_the_real_kernel(machine: Lab) -> None:
@@ -186,7 +186,7 @@ def test_another_state_root_is_refused_while_this_one_runs(machine: Lab) -> None
         assert done.returncode == 3
         assert str(machine.paths.root) in done.stderr
     assert not other.exists(), "nothing was touched"
-    assert machine.keeper() == keeper is not None
+    assert keeper is not None and machine.keeper() == keeper
 
 
 def test_wipe_forgets_the_guests_and_keeps_the_image(machine: Lab) -> None:
@@ -228,3 +228,11 @@ def _mentioned(text: str) -> list[str]:
 
 def test_the_cgroup_is_found_on_this_very_machine() -> None:
     assert cgroup.hierarchy(Path("/proc/self/mountinfo").read_text()) is not None
+
+
+def test_the_host_is_handed_the_controllers_that_the_machine_has(machine: Lab) -> None:
+    machine.up()
+    group = machine.group()
+    controllers = set((group.parent / "cgroup.subtree_control").read_text().split())
+    assert set(machine.ok("cat /sys/fs/cgroup/cgroup.controllers").split()) == controllers
+    assert (group / "lxc.payload.pve1").is_dir()

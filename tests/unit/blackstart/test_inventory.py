@@ -181,7 +181,7 @@ def test_a_missing_hosts_file_is_named(tmp_path, monkeypatch):
 def test_only_yaml_belongs_beside_the_hosts(write, name):
     folder = write(hosts=TREE, group_vars__inner="color: 1")
     (folder / "group_vars" / name).write_text("color: 1")
-    with pytest.raises(InputError, match="only .yml files"):
+    with pytest.raises(InputError, match="files belong here"):
         read(folder, KNOWN)
 
 

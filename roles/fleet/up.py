@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from blackstart.converge import Options
 from blackstart.front import Door, Result, task
-from blackstart.report import MachineReport
+
+if TYPE_CHECKING:
+    from blackstart.report import MachineReport
 
 
 @task(converges=True)
 def up(door: Door) -> Result:
     """Converge host, container, environment, patches and server; ends with one completion."""
+    from blackstart.converge import Options
     from roles import open_fleet
 
-    options = Options(check=door.check, restart=bool(door.options["restart"]), tags=door.tags)
+    options = Options(
+        check=door.check,
+        restart=bool(door.options["restart"]),
+        tags=door.tags,
+        serial=door.count("serial"),
+        max_fail=door.count("max_fail"),
+    )
     inventory = door.inventory
+    if options.restart and not options.check:
+        door.confirm(f"Restart what runs on {', '.join(machine.name for machine in door.machines)}, if need be?")
     with door.console.progress(), open_fleet(door) as fleet:
         if inventory.simulated and not door.check:
             from roles.stand_in import make
@@ -45,7 +55,9 @@ def _epilogue(door: Door, report: MachineReport) -> dict[str, Any] | None:
     for record in report.records:
         if record.role == "patches" and record.name == PATCHES:
             door.console.line(f"patches    {record.detail}")
-    completion = next((record for record in report.records if record.name == COMPLETION and record.state == "verified"), None)
+    completion = next(
+        (record for record in report.records if record.name == COMPLETION and record.state == "verified"), None
+    )
     if completion is None:
         return None
     from blackstart.variables import resolve

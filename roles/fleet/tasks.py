@@ -1,0 +1,115 @@
+"""inv exec, inv probe, inv journal."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from blackstart.errors import BlackstartError, InputError
+from blackstart.front import Door, Result, task
+
+JOURNAL = "/var/lib/blackstart/journal.jsonl"
+
+
+@task(machines=True, name="exec", help={"timeout": "seconds that the command may take"})
+def exec_(door: Door, timeout: float = 600.0) -> Result:
+    """Run a command as root on the selected machines: inv exec --limit H -- COMMAND."""
+    command = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
+    if not command:
+        raise InputError("no command is given", where="inv exec", remedy="inv exec --limit H -- COMMAND")
+    question = {"probe": "run", "argv": command, "timeout": timeout}
+
+    def show(name: str, answers: Sequence[Any]) -> dict[str, Any]:
+        (ran,) = answers
+        door.console.line(f"{name}: {shlex.join(command)} ended with {ran['status']}")
+        for line in ran["output"].splitlines():
+            door.console.line(f"  {line}")
+        return {"status": ran["status"], "output": ran["output"]}
+
+    return _ask_all(door, [question], show, failed=lambda found: found["status"] != 0)
+
+
+@task(machines=True)
+def probe(door: Door) -> Result:
+    """Reach every selected machine and say what it is."""
+    questions: list[dict[str, Any]] = [
+        {"probe": "file", "path": "/etc/os-release"},
+        {"probe": "run", "argv": ["uname", "-r", "-m"]},
+    ]
+
+    def show(name: str, answers: Sequence[Any]) -> dict[str, Any]:
+        release, kernel = answers
+        fields = dict(line.split("=", 1) for line in (release or {"text": ""})["text"].splitlines() if "=" in line)
+        found = {"os": fields.get("PRETTY_NAME", "unknown").strip('"'), "kernel": kernel["output"].strip()}
+        door.console.line(f"{name:<10} {found['os']}, kernel {found['kernel']}")
+        return found
+
+    return _ask_all(door, questions, show)
+
+
+@task(machines=True, help={"host": "the machine, as --limit names it", "lines": "how many of the last entries"})
+def journal(door: Door, host: str = "", lines: int = 50) -> Result:
+    """Show who changed what on a machine, and when, with the hashes before and after."""
+    if lines < 1:
+        raise InputError("--lines is at least 1", where="--lines", found=str(lines))
+    if host:
+        door.options["limit"] = host
+
+    def show(name: str, answers: Sequence[Any]) -> dict[str, Any]:
+        entries = [json.loads(line) for line in answers[0]]
+        for entry in entries:
+            door.console.line(f"{name:<10} {entry['at']}  {entry['by']}  {_told(entry)}")
+        return {"entries": entries}
+
+    return _ask_all(door, [{"probe": "tail", "path": JOURNAL, "lines": lines}], show)
+
+
+def _told(entry: dict[str, Any]) -> str:
+    what = str(entry.get("resource", ""))
+    if "after" in entry:
+        return f"{what}  {_short(entry.get('before'))} -> {_short(entry['after'])}"
+    rest = ", ".join(f"{key} {value}" for key, value in entry.items() if key not in ("at", "by", "resource"))
+    return f"{what}  {rest}"
+
+
+def _short(digest: str | None) -> str:
+    if digest is None:
+        return "absent"
+    return digest[:12] if len(digest) == 64 else digest
+
+
+def _ask_all(
+    door: Door,
+    questions: Sequence[dict[str, Any]],
+    show: Callable[[str, Sequence[Any]], dict[str, Any]],
+    failed: Callable[[dict[str, Any]], bool] = lambda found: False,
+) -> Result:
+    """Ask every machine at once; show in the inventory's order. One that fails does not hide the others."""
+    from blackstart.converge import POOL
+    from roles import open_fleet
+
+    with open_fleet(door) as fleet, ThreadPoolExecutor(POOL) as pool:
+
+        def ask(name: str) -> Sequence[Any] | BlackstartError:
+            try:
+                with fleet.session(door.inventory.machines[name]) as session:
+                    return session.probe({"asked": questions})["asked"][0]
+            except BlackstartError as error:
+                return error
+
+        names = [machine.name for machine in door.machines]
+        results, code = [], 0
+        for name, answer in zip(names, pool.map(ask, names), strict=True):
+            if isinstance(answer, BlackstartError):
+                door.console.line(f"error: {answer}")
+                results.append({"name": name, "error": answer.as_dict()})
+                code = max(code, answer.code)
+                continue
+            found = show(name, answer)
+            results.append({"name": name, **found})
+            code = max(code, int(failed(found)))
+    return Result(door.document(machines=results), code)

@@ -1,0 +1,239 @@
+"""What a function really does, asked without any of the project's own machinery: run with plain stand-ins."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+GateKey = tuple[str, tuple[int, int], bool]
+RUNNERS = ("flashinfer_cutlass", "flashinfer_trtllm", "flashinfer_mxfp4", "triton", "auto", "cutlass")
+CAPABILITIES = ((8, 0), (9, 0), (10, 0), (12, 0))
+
+
+class Blank(mock.MagicMock):
+    """Anything at all, and false."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.__bool__ = lambda _: False
+        self.__contains__ = lambda *_: False
+
+
+def _blank_with(**attributes: Any) -> Blank:
+    blank = Blank()
+    for name, value in attributes.items():
+        setattr(blank, name, value)
+    return blank
+
+
+def load(text: str, name: str, given: dict[str, Any], modules: dict[str, Any]) -> Callable[..., Any] | None:
+    """Execute a small file and find the function by its name, in a class or outside; None if it is not there."""
+
+    def imported(module: str, _globals: Any = None, _locals: Any = None, names: Any = (), _level: int = 0) -> Any:
+        if module == "__future__":
+            return builtins.__import__(module, None, None, names)
+        return modules.get(module) or modules.get(module.partition(".")[0]) or Blank()
+
+    namespace: dict[str, Any] = {"__builtins__": {**vars(builtins), "__import__": imported}, "__name__": "subject"}
+    exec(compile(text, "subject.py", "exec", dont_inherit=True), namespace)
+    namespace.update(given)
+    for holder in [namespace, *(vars(v) for v in list(namespace.values()) if isinstance(v, type) and v is not Blank)]:
+        found = holder.get(name)
+        if found is not None:
+            return inspect.unwrap(found) if isinstance(found, types.FunctionType) else found
+    return None
+
+
+def ask_gate(text: str, name: str) -> dict[GateKey, bool]:
+    """(runner, capability, disabled) -> what the gate answers. Raises whatever the gate raises."""
+    now: dict[str, Any] = {}
+    flags = Blank()
+    for attribute in ("moe_runner_backend", "disable_flashinfer_autotune", "enable_flashinfer_autotune"):
+        setattr(type(flags), attribute, property(lambda _, a=attribute: now[a]))
+    flags.moe_a2a_backend = "none"
+    flags.speculative_moe_runner_backend = flags.speculative_moe_a2a_backend = None
+    flags.attention_backend = "flashinfer"
+    flags.kernel = flags.moe = flags
+    torch = Blank()
+    torch.cuda.get_device_capability.side_effect = lambda *_: now["capability"]
+    quiet = Blank()
+    quiet.is_flashinfer_cutlass.return_value = quiet.is_flashinfer_cutedsl.return_value = False
+    quiet.is_flashinfer.return_value = False
+    gemm = _blank_with(
+        get_fp4_gemm_runner_backend=lambda: quiet,
+        get_fp8_gemm_runner_backend=lambda: quiet,
+        resolve_mxfp8_dense_gemm_backend=lambda: quiet,
+        flashinfer_per_tensor_fp8_supported=lambda: False,
+    )
+    modules = {
+        "torch": torch,
+        "sglang.srt.layers.quantization.fp4_utils": gemm,
+        "sglang.srt.layers.quantization.fp8_utils": gemm,
+        "sglang.srt.utils": _blank_with(is_sm100_supported=lambda: now["capability"][0] == 10),
+    }
+    given = {
+        "torch": torch,
+        "get_exec": lambda: flags,
+        "get_spec": lambda: flags,
+        "get_parallel": lambda: Blank(enable_kv_cache_sharding=False),
+    }
+    gate = load(text, name, given, modules)
+    assert gate is not None, f"{name} is not in the file"
+    spec = Blank()
+    for asked in ("is_eagle", "is_standalone", "is_ngram", "is_speculative"):
+        getattr(spec, asked).return_value = False
+
+    class Runner:
+        """What a gate is given: a model runner, or one that holds it."""
+
+        server_args, spec_algorithm, is_draft_worker, device = flags, spec, False, "cuda"
+        model_config = types.SimpleNamespace(quantization=None)
+
+        def __getattr__(self, attribute: str) -> Any:
+            if attribute in ("model_runner", "model"):
+                return self if attribute == "model_runner" else Blank()
+            return getattr(_owner(gate), attribute).__get__(self)
+
+    answers = {}
+    for runner in RUNNERS:
+        for capability in CAPABILITIES:
+            for disabled in (False, True):
+                now.update(
+                    moe_runner_backend=runner,
+                    capability=capability,
+                    disable_flashinfer_autotune=disabled,
+                    enable_flashinfer_autotune=not disabled,
+                )
+                answers[runner, capability, disabled] = bool(gate(Runner()))
+    return answers
+
+
+def _owner(function: Callable[..., Any]) -> Any:
+    """The class that a function was defined in, as the file made it; the file's names where it stands in none."""
+    names = function.__globals__
+    holder = names.get(function.__qualname__.rpartition(".")[0].rpartition(".")[2])
+    return types.SimpleNamespace(**{k: _Plain(v) for k, v in names.items()}) if holder is None else _Class(holder)
+
+
+class _Plain:
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __get__(self, *_: Any) -> Any:
+        return self._value
+
+
+class _Class:
+    def __init__(self, owner: type) -> None:
+        self._owner = owner
+
+    def __getattr__(self, name: str) -> Any:
+        value = vars(self._owner)[name]
+        return value if isinstance(value, types.FunctionType) else _Plain(value)
+
+
+class Numbers:
+    """A small tensor of numbers: rows of columns, with or without a middle dimension of one."""
+
+    dtype = "number"
+    device = "cuda"
+
+    def __init__(self, rows: list[list[float]], middle: bool) -> None:
+        self.rows, self.middle = rows, middle
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        width = len(self.rows[0]) if self.rows else 0
+        return (len(self.rows), 1, width) if self.middle else (len(self.rows), width)
+
+    def __getitem__(self, key: Any) -> Numbers:
+        if isinstance(key, list):
+            return Numbers([self.rows[n] for n in key], self.middle)
+        assert isinstance(key, tuple) and all(part == slice(None) for part in key[:-1])
+        return Numbers([row[key[-1]] for row in self.rows], self.middle)
+
+    def split(self, sizes: list[int], dim: int = -1) -> list[Numbers]:
+        ends = [sum(sizes[: n + 1]) for n in range(len(sizes))]
+        return [self[:, :, end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+    def squeeze(self, _: int) -> Numbers:
+        return Numbers(self.rows, False)
+
+    def contiguous(self) -> Numbers:
+        return self
+
+    def to(self, _: Any) -> Numbers:
+        return self
+
+
+RANK, ROPE, ROWS = 512, 64, 5
+TABLE, BATCH = [4, 0, 2], [1, 3, 0]
+
+
+def ask_guard(text: str, name: str, *, metadata: str, packed: bool) -> tuple[list[list[float]], list[list[float]]] | str:
+    """The two parts that the reader gives, as numbers; or the name of what it raises.
+
+    metadata: "table", "none" or "absent". A value v of row r is stored as v in the raw pool and as v / 2 in the packed.
+    """
+    width = 656 if packed else RANK + ROPE
+    stored = [[_value(row, column) / (2 if packed else 1) for column in range(width)] for row in range(ROWS)]
+
+    class Pool:
+        dsa_kv_cache_store_fp8 = nsa_kv_cache_store_fp8 = packed
+
+        def get_key_buffer(self, _: int) -> Numbers:
+            return Numbers(stored, True)
+
+        def get_mla_kv_buffer(self, _: Any, loc: list[int], _dtype: Any = None) -> tuple[Numbers, Numbers]:
+            rows = Numbers(stored, True)[loc]
+            return rows[:, :, :RANK], rows[:, :, RANK : RANK + ROPE]
+
+    def dequantise(buffer: Numbers, indices: list[int]) -> Numbers:
+        assert buffer.shape[-1] == 656, "dim_quant"
+        return Numbers([[2 * value for value in row[: RANK + ROPE]] for row in buffer[indices].rows], True)
+
+    held = types.SimpleNamespace(**{"table": {"page_table_1_flattened": TABLE}, "none": {"page_table_1_flattened": None}}.get(metadata, {}))
+    backend = types.SimpleNamespace(forward_metadata=held, kv_index_translator=None)
+    pool = Pool()
+    batch = types.SimpleNamespace(
+        attn_backend=backend, token_to_kv_pool=pool, fetch_mha_one_shot_kv_indices=lambda: BATCH
+    )
+    given = {
+        "torch": Blank(),
+        "TboAttnBackend": type("TboAttnBackend", (), {}),
+        "get_attn_backend": lambda: backend,
+        "resolve_attn_backend": lambda _: backend,
+        "get_token_to_kv_pool": lambda: pool,
+        "dequantize_k_cache_paged": dequantise,
+        "dequantize_k_cache_paged_dsa": dequantise,
+        "_is_cuda": True,
+        "_use_aiter_gfx95": False,
+    }
+    reader = load(text, name, given, {})
+    assert reader is not None, f"{name} is not in the file"
+
+    class Attention:
+        attn_mha = types.SimpleNamespace(layer_id=7)
+        kv_lora_rank, qk_rope_head_dim = RANK, ROPE
+
+        def __getattr__(self, attribute: str) -> Any:
+            return getattr(_owner(reader), attribute).__get__(self)
+
+    try:
+        latent, positions = reader(Attention(), batch)
+    except (AttributeError, AssertionError, NameError, TypeError, KeyError, ValueError) as error:
+        return type(error).__name__
+    return latent.rows, positions.rows
+
+
+def expected(indices: list[int]) -> tuple[list[list[float]], list[list[float]]]:
+    rows = [[_value(row, column) for column in range(RANK + ROPE)] for row in indices]
+    return [row[:RANK] for row in rows], [row[RANK:] for row in rows]
+
+
+def _value(row: int, column: int) -> float:
+    return float(1000 * row + column)

@@ -1,0 +1,146 @@
+"""What a check predicts is what a run then does: random plans over random half-made trees.
+
+Hypothesis prints the seed and the smallest plan and tree that break it; run again with --hypothesis-seed=SEED.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from blackstart.resources import absent, directory, file, lines, link
+
+from .machine import Machine, tree
+
+# Few names, so that resources meet; a path may pass through a link, a file or nothing at all.
+NAMES = ("a", "b", "c")
+PATHS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
+MODES = st.sampled_from(("0755", "0700", "0644"))
+OWNERS = st.sampled_from(("root", "daemon"))
+TEXTS = st.sampled_from(("", "one\n", "two\nthree\n", "one\ntwo\n", "no newline"))
+LINES = st.lists(st.sampled_from(("one", "two", "three")), max_size=3)
+TARGETS = st.one_of(PATHS, PATHS.map(lambda path: "../" + path), st.just("{land}/a"), st.just("."))
+
+# Half-made trees: what stands there before, in the order in which it is put there; what does not fit is left out.
+THINGS = st.lists(
+    st.one_of(
+        st.tuples(st.just("directory"), PATHS, MODES, OWNERS),
+        st.tuples(st.just("file"), PATHS, TEXTS, MODES, OWNERS),
+        st.tuples(st.just("link"), PATHS, TARGETS),
+        st.tuples(st.just("fifo"), PATHS),
+    ),
+    max_size=8,
+)
+
+WISHES = st.lists(
+    st.one_of(
+        st.tuples(st.just("directory"), PATHS, MODES, OWNERS, OWNERS),
+        st.tuples(st.just("file"), PATHS, TEXTS, MODES, OWNERS, OWNERS),
+        st.tuples(st.just("link"), PATHS, TARGETS),
+        st.tuples(st.just("lines"), PATHS, LINES, MODES, st.sampled_from(("", "tw"))),
+        st.tuples(st.just("absent"), PATHS, st.booleans()),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def make(land, thing):
+    kind, path, *rest = thing
+    place = land / path
+    with contextlib.suppress(OSError):
+        if kind == "directory":
+            place.mkdir()
+        elif kind == "fifo":
+            os.mkfifo(place)
+        elif kind == "link":
+            place.symlink_to(rest[0].format(land=land))
+        else:
+            with place.open("x") as stream:
+                stream.write(rest[0])
+        if kind in ("directory", "file"):
+            shutil.chown(place, rest[-1])
+            place.chmod(int(rest[-2], 8))
+
+
+def resource(land, wish):
+    kind, path, *rest = wish
+    place = f"{land}/{path}"
+    if kind == "directory":
+        mode, owner, group = rest
+        return directory(place, mode=mode, owner=owner, group=group)
+    if kind == "file":
+        content, mode, owner, group = rest
+        return file(place, content, mode=mode, owner=owner, group=group)
+    if kind == "link":
+        return link(place, rest[0].format(land=land))
+    if kind == "lines":
+        wanted, mode, before = rest
+        return lines(place, wanted, mode=mode, before=before)
+    return absent(place, recursive=rest[0])
+
+
+@contextlib.contextmanager
+def half_made(things):
+    root = Path(tempfile.mkdtemp(prefix="prediction-"))
+    try:
+        land = root / "land"
+        land.mkdir()
+        for thing in things:
+            make(land, thing)
+        yield Machine(root), land
+    finally:
+        shutil.rmtree(root)
+
+
+def fits(wishes):
+    """A line that begins with the mark that it is to stand before can never stand there."""
+    return not any(wish[0] == "lines" and wish[4] and "two" in wish[2] for wish in wishes)
+
+
+@settings(max_examples=400, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+@given(things=THINGS, wishes=WISHES.filter(fits))
+def test_a_check_predicts_exactly_what_a_run_changes_and_where_it_fails(things, wishes):
+    with half_made(things) as (machine, land):
+        plan = [resource(land, wish) for wish in wishes]
+        before = tree(land)
+        predicted = machine.check(*plan)
+        note(f"predicted {predicted}: {[event.get('detail') for event in machine.done]}")
+        assert tree(land) == before, "the check touched the tree"
+        assert not machine.state.exists(), "the check left something behind"
+        done = machine.apply(*plan)
+        note(f"done {done}: {[event.get('detail') for event in machine.done]}")
+        assert [state.replace("changed", "change") for state in done] == predicted
+
+
+@settings(max_examples=300, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+@given(things=THINGS, wishes=WISHES.filter(fits))
+def test_a_second_run_changes_nothing_that_the_plan_itself_does_not_undo(things, wishes):
+    """Of wishes for one place only the last can hold, so a plan keeps the last for each place."""
+    last = {wish[1]: wish for wish in wishes}
+    with half_made(things) as (machine, land):
+        plan = [resource(land, wish) for wish in wishes if last[wish[1]] is wish]
+        first = machine.apply(*plan)
+        note(f"first {first}: {[event.get('detail') for event in machine.done]}")
+        if "failed" in first or _disagrees(land, wishes):
+            return
+        after = tree(land)
+        second = machine.apply(*plan)
+        note(f"second {second}: {[event.get('diff') for event in machine.done]}")
+        assert set(second) == {"ok"}
+        assert tree(land) == after
+
+
+def _disagrees(land, wishes):
+    """Whether two of the wishes mean one place, by way of a link or of a place within another."""
+    places = [os.path.realpath(land / wish[1]) for wish in wishes]
+    names = [wish[1] for wish in wishes]
+    doubled = len(set(places)) < len(set(names))
+    through = any(os.path.realpath(land / name) != str(land / name) for name in names)
+    gone = [wish[1] for wish in wishes if wish[0] == "absent"]
+    within = any(name != path and name.startswith(path + "/") for path in gone for name in names)
+    return doubled or through or within
