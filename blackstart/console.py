@@ -81,8 +81,8 @@ class Console:
         """A step that is no machine's: fetching, building an image."""
         self._doing[name] = text
 
-    def unstage(self, name: str) -> None:
-        self._doing.pop(name, None)
+    def rests(self, machine: str) -> None:
+        self._doing.pop(machine, None)
 
     @contextmanager
     def progress(self) -> Iterator[None]:

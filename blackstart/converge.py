@@ -33,10 +33,12 @@ class Listener(Protocol):
 
     def ends(self, machine: str, record: Record) -> None: ...
 
+    def rests(self, machine: str) -> None: ...
+
 
 @dataclass(frozen=True)
 class Options:
-    """How a run goes. `serial`: so many hosts at a time; `max_fail`: no more begin after so many failed; 0: no bound."""
+    """How a run goes. `serial`: so many hosts at a time; `max_fail`: none begins after so many failed; 0: no bound."""
 
     check: bool = False
     restart: bool = False
@@ -260,6 +262,7 @@ class _Tree:
         started = time.monotonic()
         self.fleet.listener.begins(target.machine.name, "facts", "gather facts")
         facts = target.session.probe(groups, empty=empty)
+        self.fleet.listener.rests(target.machine.name)
         target.report.seconds += time.monotonic() - started
         return facts
 

@@ -304,6 +304,7 @@ class Absent(PathKind):
 
     def apply(self) -> None:
         entry = self.world.entry(self.path, follow=False)
+        folder = os.path.realpath(os.path.dirname(self.path.rstrip("/")))  # the link that goes may lead to it
         before = None
         if entry.kind == "directory":
             shutil.rmtree(self.path)
@@ -313,7 +314,7 @@ class Absent(PathKind):
                 before = sha256(content)
                 self.context.store.keep(before, content)
             os.unlink(self.path)
-        sync_folder(os.path.dirname(self.path.rstrip("/")))
+        sync_folder(folder)
         self.context.store.journal(resource=self.name, path=self.path, before=before, after=None)
 
     def predict(self) -> None:

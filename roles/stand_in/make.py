@@ -44,7 +44,7 @@ class Stages:
     def close(self) -> None:
         if self._name:
             self._timer.__exit__(None, None, None)
-            self._door.console.unstage("sandbox")
+            self._door.console.rests("sandbox")
             self._name = ""
 
 

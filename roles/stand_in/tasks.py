@@ -16,7 +16,7 @@ def up(door: Door) -> Result:
     with door.console.progress():
         make.ensure(door)
     found = host.status()
-    door.console.line(host.describe(found))
+    _say(door, found)
     return Result(found)
 
 
@@ -26,7 +26,7 @@ def status(door: Door) -> Result:
     from sandbox import host
 
     found = host.status()
-    door.console.line(host.describe(found))
+    _say(door, found)
     return Result(found)
 
 
@@ -46,5 +46,16 @@ def down(door: Door, wipe: bool = False, purge: bool = False) -> Result:
         host.down(stages, purge=purge, wipe=wipe)
         stages.close()
     found: dict[str, Any] = host.status()
-    door.console.line(host.describe(found))
+    _say(door, found)
     return Result(found)
+
+
+def _say(door: Door, found: dict[str, Any]) -> None:
+    reason = f": {found['reason']}" if found["reason"] else ""
+    door.console.line(f"sandbox    {found['state']}{reason}")
+    if found["state"] == "running":
+        door.console.line(f"host       ssh -i {found['paths']['key']} {found['user']}@{found['address']}")
+        for guest in found["guests"]:
+            door.console.line(f"guest      {guest['id']} {guest['name']}")
+    door.console.line(f"state      {found['paths']['state']}")
+    door.console.line("simulated  " + "; ".join(found["simulated"]))

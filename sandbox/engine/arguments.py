@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sandbox.engine.source import Definition, Module, Outside, Tree, Undecided
+from sandbox.engine.source import Module, Tree
 from sandbox.engine.transplant import transplant
+from sandbox.engine.values import Definition, Outside, Undecided
 from sandbox.errors import SandboxError
 
 SERVER_ARGS = "sglang.srt.server_args"

@@ -13,8 +13,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from sandbox.engine.source import Definition, Tree, Undecided
+from sandbox.engine.source import Tree
 from sandbox.engine.transplant import transplant
+from sandbox.engine.values import Definition, Undecided
 from sandbox.errors import SandboxError
 
 NAMES = ("should_run_flashinfer_autotune", "_should_run_flashinfer_autotune")

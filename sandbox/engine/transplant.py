@@ -15,7 +15,8 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sandbox.engine.source import Definition, Module, Undecided
+from sandbox.engine.source import Module
+from sandbox.engine.values import Definition, Undecided
 
 StandIn = Callable[[str], Any]
 

@@ -31,7 +31,8 @@ def privileged(host: Lab) -> int:
         "--mp0 /srv/data,mp=/data,ro=1 --net0 name=eth0,bridge=vmbr0,ip=198.51.100.50/24"
     )
     host.ok("pct start 200")
-    assert time.monotonic() - started < 6, "create and start"
+    # About one second on an idle machine; the bound is for one that is busy with other things.
+    assert time.monotonic() - started < 30, "create and start"
     return 200
 
 

@@ -4,30 +4,48 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import re
 import types
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 GateKey = tuple[str, tuple[int, int], bool]
 RUNNERS = ("flashinfer_cutlass", "flashinfer_trtllm", "flashinfer_mxfp4", "triton", "auto", "cutlass")
 CAPABILITIES = ((8, 0), (9, 0), (10, 0), (12, 0))
 
 
-class Blank(mock.MagicMock):
+class Blank:
     """Anything at all, and false."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.__bool__ = lambda _: False
-        self.__contains__ = lambda *_: False
+    def __init__(self, **attributes: Any) -> None:
+        vars(self).update(attributes)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return NOTHING
+
+    def __call__(self, *args: Any, **_: Any) -> Any:
+        # As a decorator it leaves what it decorates.
+        return args[0] if args and isinstance(args[0], types.FunctionType) else NOTHING
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __contains__(self, _: Any) -> bool:
+        return False
+
+    def __mro_entries__(self, _: Any) -> tuple[type, ...]:
+        return ()
+
+    def __enter__(self) -> Blank:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        return None
 
 
-def _blank_with(**attributes: Any) -> Blank:
-    blank = Blank()
-    for name, value in attributes.items():
-        setattr(blank, name, value)
-    return blank
+NOTHING = Blank()
 
 
 def load(text: str, name: str, given: dict[str, Any], modules: dict[str, Any]) -> Callable[..., Any] | None:
@@ -36,7 +54,7 @@ def load(text: str, name: str, given: dict[str, Any], modules: dict[str, Any]) -
     def imported(module: str, _globals: Any = None, _locals: Any = None, names: Any = (), _level: int = 0) -> Any:
         if module == "__future__":
             return builtins.__import__(module, None, None, names)
-        return modules.get(module) or modules.get(module.partition(".")[0]) or Blank()
+        return modules.get(module) if module in modules else modules.get(module.partition(".")[0], NOTHING)
 
     namespace: dict[str, Any] = {"__builtins__": {**vars(builtins), "__import__": imported}, "__name__": "subject"}
     exec(compile(text, "subject.py", "exec", dont_inherit=True), namespace)
@@ -51,19 +69,19 @@ def load(text: str, name: str, given: dict[str, Any], modules: dict[str, Any]) -
 def ask_gate(text: str, name: str) -> dict[GateKey, bool]:
     """(runner, capability, disabled) -> what the gate answers. Raises whatever the gate raises."""
     now: dict[str, Any] = {}
-    flags = Blank()
-    for attribute in ("moe_runner_backend", "disable_flashinfer_autotune", "enable_flashinfer_autotune"):
-        setattr(type(flags), attribute, property(lambda _, a=attribute: now[a]))
-    flags.moe_a2a_backend = "none"
-    flags.speculative_moe_runner_backend = flags.speculative_moe_a2a_backend = None
-    flags.attention_backend = "flashinfer"
+
+    class Flags(Blank):
+        moe_a2a_backend, attention_backend = "none", "flashinfer"
+        speculative_moe_runner_backend = speculative_moe_a2a_backend = None
+        moe_runner_backend = property(lambda _: now["runner"])
+        disable_flashinfer_autotune = property(lambda _: now["disabled"])
+        enable_flashinfer_autotune = property(lambda _: not now["disabled"])
+
+    flags = Flags()
     flags.kernel = flags.moe = flags
-    torch = Blank()
-    torch.cuda.get_device_capability.side_effect = lambda *_: now["capability"]
-    quiet = Blank()
-    quiet.is_flashinfer_cutlass.return_value = quiet.is_flashinfer_cutedsl.return_value = False
-    quiet.is_flashinfer.return_value = False
-    gemm = _blank_with(
+    torch = Blank(cuda=Blank(get_device_capability=lambda *_: now["capability"]), no_grad=Blank())
+    quiet = Blank(**{f"is_flashinfer{kind}": lambda: False for kind in ("", "_cutlass", "_cutedsl")})
+    gemm = Blank(
         get_fp4_gemm_runner_backend=lambda: quiet,
         get_fp8_gemm_runner_backend=lambda: quiet,
         resolve_mxfp8_dense_gemm_backend=lambda: quiet,
@@ -71,21 +89,15 @@ def ask_gate(text: str, name: str) -> dict[GateKey, bool]:
     )
     modules = {
         "torch": torch,
+        "re": re,
         "sglang.srt.layers.quantization.fp4_utils": gemm,
         "sglang.srt.layers.quantization.fp8_utils": gemm,
-        "sglang.srt.utils": _blank_with(is_sm100_supported=lambda: now["capability"][0] == 10),
+        "sglang.srt.utils": Blank(is_sm100_supported=lambda: now["capability"][0] == 10),
     }
-    given = {
-        "torch": torch,
-        "get_exec": lambda: flags,
-        "get_spec": lambda: flags,
-        "get_parallel": lambda: Blank(enable_kv_cache_sharding=False),
-    }
+    given = {"torch": torch, "get_exec": lambda: flags, "get_spec": lambda: flags, "get_parallel": Blank()}
     gate = load(text, name, given, modules)
     assert gate is not None, f"{name} is not in the file"
-    spec = Blank()
-    for asked in ("is_eagle", "is_standalone", "is_ngram", "is_speculative"):
-        getattr(spec, asked).return_value = False
+    spec = Blank(**{f"is_{kind}": lambda: False for kind in ("eagle", "standalone", "ngram", "speculative")})
 
     class Runner:
         """What a gate is given: a model runner, or one that holds it."""
@@ -95,20 +107,19 @@ def ask_gate(text: str, name: str) -> dict[GateKey, bool]:
 
         def __getattr__(self, attribute: str) -> Any:
             if attribute in ("model_runner", "model"):
-                return self if attribute == "model_runner" else Blank()
+                return self if attribute == "model_runner" else NOTHING
             return getattr(_owner(gate), attribute).__get__(self)
 
     answers = {}
     for runner in RUNNERS:
         for capability in CAPABILITIES:
             for disabled in (False, True):
-                now.update(
-                    moe_runner_backend=runner,
-                    capability=capability,
-                    disable_flashinfer_autotune=disabled,
-                    enable_flashinfer_autotune=not disabled,
-                )
-                answers[runner, capability, disabled] = bool(gate(Runner()))
+                now.update(runner=runner, capability=capability, disabled=disabled)
+                answer = gate(Runner())
+                if inspect.iscoroutine(answer):
+                    answer.close()
+                    raise TypeError("the gate is async")
+                answers[runner, capability, disabled] = bool(answer)
     return answers
 
 
@@ -132,6 +143,8 @@ class _Class:
         self._owner = owner
 
     def __getattr__(self, name: str) -> Any:
+        if name not in vars(self._owner):
+            raise AttributeError(name)
         value = vars(self._owner)[name]
         return value if isinstance(value, types.FunctionType) else _Plain(value)
 
@@ -203,7 +216,7 @@ def ask_guard(text: str, name: str, *, metadata: str, packed: bool) -> tuple[lis
         attn_backend=backend, token_to_kv_pool=pool, fetch_mha_one_shot_kv_indices=lambda: BATCH
     )
     given = {
-        "torch": Blank(),
+        "torch": NOTHING,
         "TboAttnBackend": type("TboAttnBackend", (), {}),
         "get_attn_backend": lambda: backend,
         "resolve_attn_backend": lambda _: backend,
@@ -224,7 +237,10 @@ def ask_guard(text: str, name: str, *, metadata: str, packed: bool) -> tuple[lis
             return getattr(_owner(reader), attribute).__get__(self)
 
     try:
-        latent, positions = reader(Attention(), batch)
+        answer = reader(Attention(), batch)
+        if inspect.iscoroutine(answer):
+            answer.close()
+        latent, positions = answer
     except (AttributeError, AssertionError, NameError, TypeError, KeyError, ValueError) as error:
         return type(error).__name__
     return latent.rows, positions.rows

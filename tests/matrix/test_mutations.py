@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from roles.patches.decide import Outcome, decide
+from roles.patches.decide import Edit, Outcome, decide
 from roles.patches.definition import Patch
 from roles.patches.tree import FetchedTree
 
@@ -104,7 +104,11 @@ def _guard_truth(text: str, name: str) -> tuple[str, Any]:
 
 
 def _edit_problem(subject: Subject, mutation: Mutation, outcome: Outcome, before: Any) -> str:
-    (edit,) = outcome.edits
+    problems = [_one_edit_problem(subject, mutation, edit, before) for edit in outcome.edits]
+    return next((problem for problem in problems if problem), "" if problems else "needed without an edit")
+
+
+def _one_edit_problem(subject: Subject, mutation: Mutation, edit: Edit, before: Any) -> str:
     truth, after = _truth(subject, mutation, edit.after)
     if truth != "behaves":
         return f"patched it {truth}"

@@ -2,7 +2,7 @@ import ast
 
 import pytest
 
-from sandbox.engine.source import Definition, Outside, Undecided
+from sandbox.engine.values import Definition, Outside, Undecided
 from tests.unit.sandbox.engine.trees import write
 
 
