@@ -237,13 +237,14 @@ class Link(PathKind):
         return Verdict(True, "+ %s -> %s" % (self.path, self.spec["target"]))
 
     def apply(self) -> None:
-        temporary = self.path + ".blackstart-link"
+        folder = os.path.realpath(os.path.dirname(self.path))  # the link may change the way to itself
+        temporary = os.path.join(folder, os.path.basename(self.path) + ".blackstart-link")
         if os.path.lexists(temporary):
             os.unlink(temporary)
         before = os.readlink(self.path) if os.path.islink(self.path) else None
         os.symlink(self.spec["target"], temporary)
-        os.rename(temporary, self.path)
-        sync_folder(os.path.dirname(self.path))
+        os.rename(temporary, os.path.join(folder, os.path.basename(self.path)))
+        sync_folder(folder)
         self.context.store.journal(resource=self.name, path=self.path, before=before, after="-> " + self.spec["target"])
 
     def predict(self) -> None:

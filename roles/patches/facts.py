@@ -17,6 +17,7 @@ from .manifest import Manifest
 from .tree import STATE_FOLDER, FetchedTree, record_hashes, sha256
 
 SITE = "lib/python3*/site-packages"
+QUESTIONS = 5
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Installed:
     manifest: Manifest
     manifest_sha256: str | None
     stock: dict[str, bytes]
+    gate: bytes | None
 
 
 def probes(environment: str, patches: Sequence[Patch]) -> list[Probe]:
@@ -48,6 +50,7 @@ def probes(environment: str, patches: Sequence[Patch]) -> list[Probe]:
             },
             {"probe": "files", "pattern": f"{site}/{STATE_FOLDER}/manifest.json"},
             {"probe": "files", "pattern": f"{site}/{STATE_FOLDER}/stock/*"},
+            {"probe": "files", "pattern": f"{site}/{STATE_FOLDER}/gate.json"},
         ]
     return asked
 
@@ -66,14 +69,19 @@ def read(answers: Facts, patches: Sequence[Patch]) -> dict[str, Installed]:
     """Distribution → what is installed, for those that are. Raises InputError for a damaged manifest."""
     found = {}
     for number, (distribution, _) in enumerate(distributions(patches)):
-        infos, files, manifest_files, stock_files = answers[4 * number : 4 * number + 4]
+        infos, files, *kept = answers[QUESTIONS * number : QUESTIONS * (number + 1)]
         if infos:
-            found[distribution] = _installed(distribution, infos[-1], files, manifest_files, stock_files)
+            found[distribution] = _installed(distribution, infos[-1], files, *kept)
     return found
 
 
 def _installed(
-    distribution: str, info: str, files: dict[str, Any], manifest_files: dict[str, Any], stock_files: dict[str, Any]
+    distribution: str,
+    info: str,
+    files: dict[str, Any],
+    manifest_files: dict[str, Any],
+    stock_files: dict[str, Any],
+    gate_files: dict[str, Any],
 ) -> Installed:
     site, _, name = info.rpartition("/")
     release = name.removesuffix(".dist-info").rpartition("-")[2]
@@ -89,8 +97,9 @@ def _installed(
     manifest = Manifest()
     if manifest_answer is not None:
         manifest = manifests.parse(_encoded(manifest_answer["text"]), manifest_path)
+    gate = next((_encoded(answer["text"]) for answer in gate_files.values()), None)
     stock = {path.rpartition("/")[2]: _encoded(answer["text"]) for path, answer in stock_files.items()}
-    return Installed(site, tree, manifest, manifest_answer["sha256"] if manifest_answer else None, stock)
+    return Installed(site, tree, manifest, manifest_answer["sha256"] if manifest_answer else None, stock, gate)
 
 
 def _encoded(text: str) -> bytes:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from pydantic import BaseModel
 
@@ -12,11 +14,13 @@ from blackstart.errors import CheckError
 from blackstart.plan import Facts, Probe, State
 from blackstart.resources import Replacement, Resource, Restart
 from roles.server import profile as profiles
+from roles.server.state import PATCH_GATE
 
-from . import changes, definition, facts
+from . import changes, definition, facts, gate
 from .changes import Change
 from .definition import Patch
 from .facts import Installed
+from .manifest import Manifest
 from .tree import STATE_FOLDER, sha256
 
 PATCHES = "patches"
@@ -54,7 +58,8 @@ def state(variables: Variables, answers: Facts) -> State:
         return State([waiting], handlers)
     planned = [(found, plan_apply(patches, found)) for found in installed.values()]
     require_no_drift(planned)
-    return State([fileset(planned, notify=(restart,))], handlers)
+    gate_program = resources.file(PATCH_GATE, Path(gate.__file__).read_text(), mode="0755")
+    return State([gate_program, fileset(planned, notify=(restart,))], handlers)
 
 
 def plan_apply(patches: Sequence[Patch], found: Installed) -> Change:
@@ -88,10 +93,38 @@ def fileset(planned: Sequence[tuple[Installed, Change]], notify: tuple[str, ...]
             files.append(Replacement(f"{found.site}/{edit.path}", edit.after, sha256(edit.before)))
             folder, _, name = edit.path.rpartition("/")
             stale.append(f"{found.site}/{folder}/__pycache__/{name.removesuffix('.py')}.*.pyc")
+        gate_text = gate_content(found, change)
+        if gate_text != found.gate:
+            known = None if found.gate is None else sha256(found.gate)
+            files.append(Replacement(f"{home}/gate.json", gate_text, known, quiet=True))
         if change.manifest != found.manifest:
             written = change.manifest.as_json()
             files.append(Replacement(f"{home}/manifest.json", written, found.manifest_sha256, quiet=True))
     return resources.fileset(PATCHES, files, stale=stale, detail=summary(planned), notify=notify)
+
+
+def gate_content(found: Installed, change: Change) -> bytes:
+    """What the gate reads before each start: every patch's state for this release, and the hashes of its files."""
+    package = found.tree.distribution.replace("-", "_")
+    patches = {
+        outcome.patch.name: {
+            "package": package,
+            "release": found.tree.version(),
+            "state": outcome.state,
+            "files": {
+                path: change.manifest.files[path].after
+                for path in (
+                    change.manifest.paths(outcome.patch.name) if change.manifest.has(outcome.patch.name) else ()
+                )
+            },
+        }
+        for outcome in change.outcomes
+    }
+    return (json.dumps({"format": 1, "patches": patches}, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _recorded(name: str, manifest: Manifest) -> dict[str, str]:
+    return {path: manifest.files[path].after for path in manifest.paths(name)} if manifest.has(name) else {}
 
 
 def summary(planned: Sequence[tuple[Installed, Change]]) -> str:

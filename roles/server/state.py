@@ -19,6 +19,9 @@ from .profile import Flag, Profile
 COMPLETION = "completion"
 """Name of the verification whose detail is the engine's answer to the probe prompt."""
 
+PATCH_GATE = "/opt/blackstart/patch-gate"
+"""Installed by the role patches."""
+
 DEFAULT_PORT = 30000
 """SGLang's own default of --port."""
 
@@ -36,6 +39,7 @@ class Variables(BaseModel):
     server_stop_timeout_s: int = Field(gt=0)
     server_probe_prompt: str
     ml_env_link: str
+    inventory_hostname: str
 
     def profile(self) -> Profile:
         """The named profile with this place's own flags and environment laid over it. Raises InputError."""
@@ -70,9 +74,17 @@ def unit_text(variables: Variables) -> str:
         profile=variables.server_profile,
         environment=[systemd.quote_assignment(name, value) for name, value in assignments],
         command_line=systemd.command_line(variables.argv()),
+        gate=systemd.command_line(gate_argv(variables)) if profile.patches else "",
         stop_timeout_s=variables.server_stop_timeout_s,
         limits=variables.server_limits,
     )
+
+
+def gate_argv(variables: Variables) -> list[str]:
+    """The check before each start that the patches which the profile requires are in the installed sources."""
+    site = f"{variables.ml_env_link}/lib/python3*/site-packages"
+    mend = f"inv patch.apply --limit {variables.inventory_hostname}"
+    return ["/usr/bin/python3", "-IS", PATCH_GATE, site, mend, *variables.profile().patches]
 
 
 def probes(variables: Variables) -> list[Probe]:
