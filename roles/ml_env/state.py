@@ -22,7 +22,6 @@ class Variables(BaseModel):
     ml_env_uv_lock: str
     ml_env_wheelhouse: str = Field(pattern="^/")
     ml_env_python: str = Field(pattern="^/")
-    ml_env_build_timeout_s: float = Field(gt=0)
 
     def environment(self) -> str:
         """The folder of the environment that the lock names."""
@@ -42,22 +41,22 @@ def state(variables: Variables, facts: Facts) -> State:
     tool = f"{TOOLS}/uv-{uv_version}"
     uv_binary = f"{tool}/uv-{uv_version}.data/scripts/uv"
     marker = f"{environment}/.complete"
-    build = resources.command(
+    script = f"{variables.ml_env_root}/{lock.identity}.build.sh"
+    text = render(
+        "ml_env/build.sh.j2",
+        uv=uv_binary,
+        python=variables.ml_env_python,
+        environment=environment,
+        lock_file=lock_file,
+        wheelhouse=variables.ml_env_wheelhouse,
+        marker=marker,
+    )
+    build = resources.job(
         f"environment {lock.identity}",
-        ["sh", "-es"],
-        stdin=render(
-            "ml_env/build.sh.j2",
-            uv=uv_binary,
-            python=variables.ml_env_python,
-            environment=environment,
-            lock_file=lock_file,
-            wheelhouse=variables.ml_env_wheelhouse,
-            marker=marker,
-        ),
+        ["sh", "-e", script],
         creates=marker,
         provides=[environment],
-        timeout=variables.ml_env_build_timeout_s,
-        remedy="if a wheel is missing, fill the wheelhouse again; run again builds from the start",
+        remedy="if a wheel is missing, fill the wheelhouse again; the next run builds from the start",
     )
     return State(
         [
@@ -71,6 +70,7 @@ def state(variables: Variables, facts: Facts) -> State:
             ),
             resources.directory(variables.ml_env_root),
             resources.file(lock_file, lock.text),
+            resources.file(script, text, mode="0755"),
             build,
             resources.link(variables.ml_env_link, environment),
         ]

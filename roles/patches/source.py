@@ -6,7 +6,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -41,6 +41,7 @@ class Source:
     tree: ast.Module = field(init=False)
     functions: tuple[Function, ...] = field(init=False)
     _starts: list[int] = field(init=False)
+    _bound: frozenset[str] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         try:
@@ -80,6 +81,12 @@ class Source:
         first = re.search(rb"\r\n|\r|\n", self.content)
         return first.group().decode("ascii") if first else "\n"
 
+    def binds(self, name: str) -> bool:
+        """Whether the module binds the name: by an import, an assignment, a function or a class. `import *` may bind any."""
+        if self._bound is None:
+            self._bound = frozenset(_bound(self.tree.body))
+        return name in self._bound or "*" in self._bound
+
     def body_sources(self, name: str) -> Iterator[Function]:
         return (function for function in self.functions if function.name == name)
 
@@ -95,6 +102,24 @@ def _functions(node: ast.AST, around: tuple[ast.ClassDef | FunctionNode, ...]) -
                 yield from _functions(child, (*around, child))
             elif hasattr(child, "body"):
                 yield from _functions(child, around)
+
+
+def _bound(statements: Iterable[ast.stmt]) -> Iterator[str]:
+    """Names bound at this level, also below if, try, with and for; not inside functions and classes."""
+    for statement in statements:
+        if isinstance(statement, FunctionNode | ast.ClassDef):
+            yield statement.name
+        elif isinstance(statement, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
+        elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            yield from (n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        else:
+            yield from _bound(inner for inner in ast.iter_child_nodes(statement) if isinstance(inner, ast.stmt))
+            for inner in ast.iter_child_nodes(statement):
+                if isinstance(inner, ast.ExceptHandler | ast.match_case):
+                    yield from _bound(inner.body)
+                elif isinstance(inner, ast.expr | ast.withitem):
+                    yield from (n.id for n in ast.walk(inner) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
 
 
 @dataclass(frozen=True)

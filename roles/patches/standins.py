@@ -244,8 +244,11 @@ class Loaded:
         return self._globals[name]
 
     def _provide(self, name: str) -> None:
-        """A name that the function reads: what was given, else what the file itself defines, else an unknown."""
-        if name in self._compiled or name in self._globals or name in _BUILTINS:
+        """A name that the function reads, if the file binds it: as given, as the file defines it, else an unknown.
+
+        A name that the file does not bind stays missing: reading it raises NameError here as it would there.
+        """
+        if name in self._compiled or name in self._globals or not self._source.binds(name):
             return
         self._compiled.add(name)
         if name in self._given:

@@ -113,13 +113,15 @@ def test_a_device_without_a_rule_is_there_but_does_not_open(host: Lab) -> None:
 
 
 def test_the_rule_is_what_opens_a_device(host: Lab) -> None:
-    """tty0 of the pty driver is in no default list: closed without a rule, open with devN's own."""
+    """Everything denied but what systemd needs: the same node is closed without its rule, and open with it."""
     host.ok("mknod -m 666 /dev/full-stand-in c 1 7")
     host.ok(f"pct create 221 {TEMPLATE} --rootfs local:0 --unprivileged 0 --dev0 /dev/full-stand-in,mode=0666")
-    host.ok("echo 'lxc.cgroup2.devices.deny: c 1:7 rw' >> /etc/pve/lxc/221.conf; pct start 221")
+    needed = ("c 1:3", "c 1:5", "c 1:8", "c 1:9", "c 5:*", "c 136:*")
+    rules = ["devices.deny: a", *(f"devices.allow: {number} rwm" for number in needed)]
+    host.ok("; ".join(f"echo 'lxc.cgroup2.{rule}' >> /etc/pve/lxc/221.conf" for rule in rules) + "; pct start 221")
     closed = host.ssh("pct exec 221 -- head -c1 /dev/full-stand-in")
     assert closed.returncode != 0 and "Operation not permitted" in closed.stderr
-    host.ok("pct stop 221 && sed -i /devices.deny/d /etc/pve/lxc/221.conf && pct start 221")
+    host.ok("pct stop 221; echo 'lxc.cgroup2.devices.allow: c 1:7 rw' >> /etc/pve/lxc/221.conf; pct start 221")
     host.ok("pct exec 221 -- head -c1 /dev/full-stand-in")
     host.ok("pct stop 221 && pct destroy 221")
 
@@ -154,7 +156,9 @@ def test_exec_passes_bytes_and_exit_codes_through(host: Lab, privileged: int) ->
         assert host.ssh(f"pct exec 200 -- sh -c 'exit {code}'").returncode == code
     split = host.ssh("pct exec 200 -- sh -c 'echo out; echo err >&2'")
     assert (split.stdout, split.stderr) == ("out\n", "err\n")
-    assert host.ok("pct exec 200 -- pwd") == "/\n"
+    # lxc-attach stays in the caller's folder where the guest has it too, and goes to / where it has not.
+    assert host.ok("cd /usr && pct exec 200 -- pwd") == "/usr\n"
+    assert host.ok("cd /srv/models && pct exec 200 -- pwd") == "/\n"
     words = host.ok("pct exec 200 -- printf '%s|' 'two words' --flag '*'")
     assert words == "two words|--flag|*|"
 

@@ -103,7 +103,7 @@ def _moves(m: _Maker) -> None:
     m.file("below an if", guarded, EASY)
     m.file("below a try", guarded.replace("if True:", "try:") + "except ImportError:\n    pass\n", EASY)
     m.file("under another name", re.sub(rf"\b{s.name}\b", "wants_it_all", s.text), HARD, "wants_it_all")
-    deeper = "def factory():\n" + textwrap.indent(f"{s.function.rstrip()}\n\n    return None\n", "    ")
+    deeper = "def factory():\n" + textwrap.indent(f"{s.function.rstrip()}\n\nreturn {s.name}\n", "    ")
     m.file("inside a function", f"{s.imports}\n\n{deeper}")
 
 

@@ -35,6 +35,9 @@ class Blank:
     def __contains__(self, _: Any) -> bool:
         return False
 
+    def __iter__(self) -> Any:
+        return iter(())
+
     def __mro_entries__(self, _: Any) -> tuple[type, ...]:
         return ()
 
@@ -63,7 +66,7 @@ def load(text: str, name: str, given: dict[str, Any], modules: dict[str, Any]) -
         found = holder.get(name)
         if found is not None:
             return inspect.unwrap(found) if isinstance(found, types.FunctionType) else found
-    return None
+    return namespace["factory"]() if "factory" in namespace else None
 
 
 def ask_gate(text: str, name: str) -> dict[GateKey, bool]:
@@ -124,10 +127,21 @@ def ask_gate(text: str, name: str) -> dict[GateKey, bool]:
 
 
 def _owner(function: Callable[..., Any]) -> Any:
-    """The class that a function was defined in, as the file made it; the file's names where it stands in none."""
+    """What the function's class gives by name; for a function of the module, what the module gives, as if it were one."""
     names = function.__globals__
-    holder = names.get(function.__qualname__.rpartition(".")[0].rpartition(".")[2])
-    return types.SimpleNamespace(**{k: _Plain(v) for k, v in names.items()}) if holder is None else _Class(holder)
+    owner = names.get(function.__qualname__.rpartition(".")[0].rpartition(".")[2])
+    return _Given(names if owner is None else dict(vars(owner)))
+
+
+class _Given:
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._values = values
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._values:
+            raise AttributeError(name)
+        value = self._values[name]
+        return value if isinstance(value, types.FunctionType) else _Plain(value)
 
 
 class _Plain:
@@ -136,17 +150,6 @@ class _Plain:
 
     def __get__(self, *_: Any) -> Any:
         return self._value
-
-
-class _Class:
-    def __init__(self, owner: type) -> None:
-        self._owner = owner
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in vars(self._owner):
-            raise AttributeError(name)
-        value = vars(self._owner)[name]
-        return value if isinstance(value, types.FunctionType) else _Plain(value)
 
 
 class Numbers:

@@ -65,7 +65,14 @@ def _cut(
     text: str, node: ast.FunctionDef, owner: ast.ClassDef | None, patch: str, version: str, path: str
 ) -> Subject:
     tree = ast.parse(text)
-    kept = [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom) or _is_flag(n)]
+    read = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    kept = [
+        n
+        for n in tree.body
+        if isinstance(n, ast.Import | ast.ImportFrom)
+        or _is_flag(n)
+        or (owner is not None and isinstance(n, ast.FunctionDef) and n.name in read)
+    ]
     beside = owner.body if owner is not None else tree.body
     helpers = [n for n in beside if isinstance(n, ast.FunctionDef) and n.name in HELPERS]
     return Subject(

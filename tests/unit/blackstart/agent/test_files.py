@@ -362,7 +362,16 @@ def test_what_stands_on_an_unknown_is_unknown(machine, at):
         file(at("apart"), "x"),
     ]
     # What was put over an unknown is known from then on, so the second look at made/f is sure of itself.
-    assert machine.check(*plan) == ["change", "unknown", "unknown", "unknown", "unknown", "unknown", "unknown", "change"]
+    assert machine.check(*plan) == [
+        "change",
+        "unknown",
+        "unknown",
+        "unknown",
+        "unknown",
+        "unknown",
+        "unknown",
+        "change",
+    ]
     assert machine.done[1]["detail"] == "after unpack"
 
 

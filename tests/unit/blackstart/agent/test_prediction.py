@@ -1,6 +1,6 @@
 """What a check predicts is what a run then does: random plans over random half-made trees.
 
-Hypothesis prints the seed and the smallest plan and tree that break it; run again with --hypothesis-seed=SEED.
+A failure shows the seed, and the smallest tree and plan that hypothesis found for it.
 """
 
 import contextlib
@@ -9,7 +9,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, note, settings
+import hypothesis
+import pytest
+from hypothesis import note
 from hypothesis import strategies as st
 
 from blackstart.resources import absent, directory, file, lines, link
@@ -110,58 +112,86 @@ def fits(wishes):
     return not any(wish[0] == "lines" and wish[4] and "two" in wish[2] for wish in wishes)
 
 
-@settings(max_examples=200, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
-@given(things=THINGS, wishes=WISHES.filter(fits))
-def test_a_check_predicts_exactly_what_a_run_changes_and_where_it_fails(things, wishes):
-    with half_made(things) as (machine, land):
-        plan = [resource(land, wish) for wish in wishes]
-        before = tree(land)
-        predicted = machine.check(*plan)
-        note(f"predicted {predicted}: {[event.get('detail') for event in machine.done]}")
-        assert tree(land) == before, "the check touched the tree"
-        assert not machine.state.exists(), "the check left something behind"
-        done = machine.apply(*plan)
-        note(f"done {done}: {[event.get('detail') for event in machine.done]}")
-        assert [state.replace("changed", "change") for state in done] == predicted
+@pytest.fixture(params=[60, pytest.param(5000, marks=pytest.mark.soak)])
+def for_random_plans(request, seed):
+    """Runs a function on many random trees and plans."""
+
+    def for_random_plans(holds):
+        given = hypothesis.given(things=THINGS, wishes=WISHES.filter(fits))
+        checks = hypothesis.HealthCheck
+        settings = hypothesis.settings(
+            max_examples=request.param,
+            deadline=None,
+            database=None,
+            suppress_health_check=[checks.too_slow, checks.nested_given, checks.function_scoped_fixture],
+        )
+        settings(hypothesis.seed(seed)(given(holds)))()
+
+    return for_random_plans
 
 
-@settings(max_examples=300, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
-@given(things=THINGS, wishes=WISHES.filter(fits))
-def test_a_long_plan_is_predicted_to_its_end(things, wishes):
-    with half_made(things) as (machine, land):
-        plan = possible(machine, [resource(land, wish) for wish in wishes])
-        predicted = machine.check(*plan)
-        note(f"plan {[item.name for item in plan]}")
-        note(f"predicted {predicted}: {[event.get('diff') for event in machine.done]}")
-        done = machine.apply(*plan)
-        note(f"done {done}: {[event.get('diff') or event.get('detail') for event in machine.done]}")
-        assert [state.replace("changed", "change") for state in done] == predicted
+def as_predicted(states):
+    return [state.replace("changed", "change") for state in states]
 
 
-@settings(max_examples=300, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
-@given(things=THINGS, wishes=WISHES.filter(fits))
-def test_a_second_run_changes_nothing_that_the_plan_itself_does_not_undo(things, wishes):
-    """Of wishes for one place only the last can hold, so a plan keeps the last for each place."""
-    last = {wish[1]: wish for wish in wishes}
-    with half_made(things) as (machine, land):
-        plan = [resource(land, wish) for wish in wishes if last[wish[1]] is wish]
-        first = machine.apply(*plan)
-        note(f"first {first}: {[event.get('detail') for event in machine.done]}")
-        if "failed" in first or _disagrees(land, wishes):
-            return
-        after = tree(land)
-        second = machine.apply(*plan)
-        note(f"second {second}: {[event.get('diff') for event in machine.done]}")
-        assert set(second) == {"ok"}
-        assert tree(land) == after
+def shown(machine, what, states):
+    note(f"{what} {[(state, event.get('diff') or event.get('detail')) for state, event in zip(states, machine.done)]}")
 
 
-def _disagrees(land, wishes):
-    """Whether two of the wishes mean one place, by way of a link or of a place within another."""
-    places = [os.path.realpath(land / wish[1]) for wish in wishes]
-    names = [wish[1] for wish in wishes]
-    doubled = len(set(places)) < len(set(names))
-    through = any(os.path.realpath(land / name) != str(land / name) for name in names)
-    gone = [wish[1] for wish in wishes if wish[0] == "absent"]
-    within = any(name != path and name.startswith(path + "/") for path in gone for name in names)
-    return doubled or through or within
+def test_a_check_predicts_exactly_what_a_run_changes_and_where_it_fails(for_random_plans):
+    def holds(things, wishes):
+        with half_made(things) as (machine, land):
+            plan = [resource(land, wish) for wish in wishes]
+            before = tree(land)
+            predicted = machine.check(*plan)
+            shown(machine, "predicted", predicted)
+            assert tree(land) == before, "the check touched the tree"
+            assert not machine.state.exists(), "the check left something behind"
+            done = machine.apply(*plan)
+            shown(machine, "done", done)
+            assert as_predicted(done) == predicted
+
+    for_random_plans(holds)
+
+
+def test_a_long_plan_is_predicted_to_its_end(for_random_plans):
+    def holds(things, wishes):
+        with half_made(things) as (machine, land):
+            plan = possible(machine, [resource(land, wish) for wish in wishes])
+            note(f"plan {[item.name for item in plan]}")
+            predicted = machine.check(*plan)
+            shown(machine, "predicted", predicted)
+            done = machine.apply(*plan)
+            shown(machine, "done", done)
+            assert as_predicted(done) == predicted
+
+    for_random_plans(holds)
+
+
+def test_a_second_run_changes_nothing(for_random_plans):
+    """Of wishes for one place only the last can hold: a plan keeps that, and no two wishes undo each other."""
+
+    def holds(things, wishes):
+        last = {wish[1]: wish for wish in wishes}
+        wishes = [wish for wish in wishes if last[wish[1]] is wish]
+        with half_made(things) as (machine, land):
+            plan = possible(machine, [resource(land, wish) for wish in wishes])
+            first = machine.apply(*plan)
+            shown(machine, "first", first)
+            hypothesis.assume(not undo_each_other(land, wishes))
+            after = tree(land)
+            second = machine.apply(*plan)
+            shown(machine, "second", second)
+            assert set(second) <= {"ok"}
+            assert tree(land) == after
+
+    for_random_plans(holds)
+
+
+def undo_each_other(land, wishes):
+    """Whether two wishes may mean one place: by way of a link, or because one place lies within another that goes."""
+    names = {wish[1] for wish in wishes}
+    through_a_link = any(os.path.realpath(land / name) != str(land / name) for name in names)
+    gone = {wish[1] for wish in wishes if wish[0] == "absent"}
+    within = any(name.startswith(path + "/") for path in gone for name in names)
+    return through_a_link or within
