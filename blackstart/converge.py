@@ -116,6 +116,10 @@ class Fleet:
             known_hosts=machine.get("known_hosts"),
         )
 
+    def holds_others(self, machine: Machine) -> bool:
+        """Whether machines of the inventory are reached through this one; where none is, it carries the roles itself."""
+        return any(other.through == machine.name for other in self.inventory.machines.values())
+
     def session(self, machine: Machine) -> Session:
         login = self.inventory.machines[machine.through] if machine.through else machine
         reference = login.variables.get("sudo_password")
@@ -182,8 +186,8 @@ class _Tree:
         self.options = options
         self.input_error: InputError | None = None
         on_outer = [(role, machine) for machine in inner for role in roles if role.on_host]
-        if not inner:
-            on_outer += [(role, outer) for role in roles if not role.on_host and outer.get("local")]
+        if not fleet.holds_others(outer):
+            on_outer += [(role, outer) for role in roles if not role.on_host]
         self.outer = self._target(outer, on_outer)
         self.inner = [
             self._target(machine, [(role, machine) for role in roles if not role.on_host]) for machine in inner

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
-import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sandbox import cgroup, identity, images, link, modules, packages, share
 from sandbox import preconditions as machine
@@ -22,15 +20,11 @@ from sandbox.errors import SandboxError
 from sandbox.files import forget_disk, prepare
 from sandbox.keeper import INSIDE
 from sandbox.paths import ADDRESS, HOSTNAME, LOCK, Paths
+from sandbox.reach import answers, on_host
+from sandbox.standing import status as status  # part of what this module offers
 
 Progress = Callable[[str, str], None]
 
-SIMULATED = (
-    "the Proxmox host (an LXC container)",
-    "pct and pveversion",
-    "the GPUs, their device nodes and nvidia-smi",
-    "modprobe, lsmod and sysctl (nothing reaches the real kernel)",
-)
 _START_S = 30.0
 
 
@@ -61,8 +55,8 @@ def up(progress: Progress) -> Host:
     """
     paths = Paths.default()
     _refuse_where_impossible(paths)
-    with _alone(progress):
-        if _running(paths) and _answers(1.0):
+    with _said(), _alone(progress):
+        if _running(paths) and answers(1.0):
             share.refresh(paths.share)
             return _host(paths)
         image = _built(paths, progress)
@@ -79,7 +73,7 @@ def build(progress: Progress) -> Path:
     """Install and build what `up` needs, and start nothing. Returns the image's folder. Raises SandboxError."""
     paths = Paths.default()
     _refuse_where_impossible(paths)
-    with _alone(progress):
+    with _said(), _alone(progress):
         return _built(paths, progress)
 
 
@@ -103,7 +97,7 @@ def down(progress: Progress, purge: bool = False, wipe: bool = False) -> None:
     paths = Paths.default()
     if os.geteuid() != 0:
         raise SandboxError("stopping the sandbox needs root", "run it as root")
-    with _alone(progress):
+    with _said(), _alone(progress):
         foreign = link.foreign(paths)
         if foreign:
             raise SandboxError(
@@ -120,45 +114,22 @@ def down(progress: Progress, purge: bool = False, wipe: bool = False) -> None:
             _purge(paths)
 
 
-def status() -> dict[str, Any]:
-    """How the sandbox stands, as data for JSON.
-
-    `state` is absent (no image), stopped, running, or broken with a `reason`. Starts and changes nothing.
-    """
-    paths = Paths.default()
-    image = images.present(paths)
-    keeper = identity.load(paths.keeper)
-    state, reason = "absent" if image is None and keeper is None else "stopped", ""
-    if keeper is not None:
-        state = "running"
-        if not _answers(2.0):
-            state, reason = "broken", f"sshd does not answer at {ADDRESS}; `up` mends it"
-    return {
-        "state": state,
-        "reason": reason,
-        "address": ADDRESS,
-        "port": 22,
-        "user": "root",
-        "hostname": HOSTNAME,
-        "paths": {
-            "state": str(paths.root),
-            "key": str(paths.client_key),
-            "known_hosts": str(paths.known_hosts),
-            "wheelhouse": str(paths.wheelhouse),
-            "models": str(paths.models),
-            "log": str(paths.log),
-        },
-        "guests": _guests(paths),
-        "image": image.name if image else None,
-        "image_age_s": _image_age(image),
-        "simulated": list(SIMULATED),
-    }
-
-
 def _refuse_where_impossible(paths: Paths) -> None:
     found = machine.reasons(paths)
     if found:
         raise SandboxError("the sandbox cannot work here: " + "; ".join(found), "mend that, or use a host of your own")
+
+
+@contextmanager
+def _said() -> Iterator[None]:
+    """What the machine refuses (a full disk, a read-only file system, …), in words and with its place."""
+    try:
+        yield
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        raise SandboxError(
+            f"the machine refuses: {error.strerror or error}{where}", "mend that, then run it again"
+        ) from error
 
 
 @contextmanager
@@ -182,18 +153,11 @@ def _running(paths: Paths) -> bool:
     return identity.load(paths.keeper) is not None
 
 
-def _answers(timeout_s: float) -> bool:
-    """Whether an SSH server greets at the host's address."""
-    try:
-        with socket.create_connection((ADDRESS, 22), timeout=timeout_s) as connection:
-            return connection.recv(4) == b"SSH-"
-    except OSError:
-        return False
-
-
 def _start(paths: Paths, image: Path) -> None:
-    with paths.log.open("w") as log:
-        maker = subprocess.Popen(
+    (paths.run / "lxc.log").unlink(missing_ok=True)
+    with (
+        paths.log.open("w") as log,
+        subprocess.Popen(
             [sys.executable, "-m", "sandbox.keeper", str(paths.root), str(image / "root")],
             cwd=Path(__file__).parent.parent,
             stdin=subprocess.PIPE,
@@ -201,21 +165,21 @@ def _start(paths: Paths, image: Path) -> None:
             stderr=log,
             text=True,
             start_new_session=True,
-        )
-    assert maker.stdin is not None and maker.stdout is not None
-    said = maker.stdout.readline().strip()
-    keeper = identity.Identity.of(int(said)) if said.isdigit() else None
-    if keeper is None:
-        maker.wait()
-        raise _not_started(paths, "its namespaces could not be made")
-    identity.save(keeper, paths.keeper)
-    link.create(keeper.pid, paths)
-    maker.stdin.write("go\n")
-    maker.stdin.close()
-    maker.stdout.close()
-    maker.wait()
+        ) as maker,
+    ):
+        assert maker.stdin is not None and maker.stdout is not None
+        said = maker.stdout.readline().strip()
+        keeper = identity.Identity.of(int(said)) if said.isdigit() else None
+        if keeper is None:
+            raise _not_started(paths, "its namespaces could not be made")
+        identity.save(keeper, paths.keeper)
+        link.create(keeper.pid, paths)
+        # Without this line (an error above, or the death of this process) the keeper ends by itself.
+        with contextlib.suppress(BrokenPipeError):
+            maker.stdin.write("go\n")
+            maker.stdin.flush()
     until = time.monotonic() + _START_S
-    while not _answers(0.5):
+    while not answers(0.5):
         if not keeper.alive():
             raise _not_started(paths, "it ended at once")
         if time.monotonic() > until:
@@ -225,19 +189,11 @@ def _start(paths: Paths, image: Path) -> None:
 
 def _wait_until_booted(paths: Paths, progress: Progress) -> None:
     """Wait for the host's systemd, so that its guests are started too; a failed unit is told, not hidden."""
-    found = _on_host(paths, ["systemctl", "is-system-running", "--wait"])
+    found = on_host(paths, ["systemctl", "is-system-running", "--wait"])
     progress("start", f"{HOSTNAME} answers at {ADDRESS}; its systemd says {found or 'nothing'}")
     if found != "running":
-        for line in _on_host(paths, ["systemctl", "--failed", "--no-legend", "--plain"]).splitlines():
+        for line in on_host(paths, ["systemctl", "--failed", "--no-legend", "--plain"]).splitlines():
             progress("start", f"not started: {line}")
-
-
-def _on_host(paths: Paths, command: Sequence[str]) -> str:
-    ssh = ["ssh", "-i", str(paths.client_key), "-o", f"UserKnownHostsFile={paths.known_hosts}"]
-    ssh += ["-F", "/dev/null", "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-o", "ConnectTimeout=10"]
-    argv = [*ssh, f"root@{ADDRESS}", *command]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
-    return done.stdout.strip()
 
 
 def _not_started(paths: Paths, why: str) -> SandboxError:
@@ -283,27 +239,3 @@ def _purge(paths: Paths) -> None:
             path.unlink(missing_ok=True)
     if not any(paths.root.iterdir()):
         paths.root.rmdir()
-
-
-def _guests(paths: Paths) -> list[dict[str, str]]:
-    """The guests that the host's configuration files name, and whether each has processes."""
-    group = cgroup.ours(paths)
-    running = {path.name for path in group.glob("lxc.payload.*/lxc/*") if path.is_dir()} if group else set()
-    folder = paths.disk / "upper/etc/pve/lxc"
-    found = []
-    for file in sorted(folder.glob("[0-9]*.conf")) if folder.is_dir() else []:
-        named = [line for line in file.read_text(errors="replace").splitlines() if line.startswith("hostname: ")]
-        name = named[0].removeprefix("hostname: ") if named else f"CT{file.stem}"
-        found.append({"id": file.stem, "name": name, "state": "running" if file.stem in running else "stopped"})
-    return found
-
-
-def _image_age(image: Path | None) -> int | None:
-    if image is None:
-        return None
-    return int(time.time() - float((image / "built").read_text(encoding="ascii")))
-
-
-def describe(found: dict[str, Any]) -> str:
-    """The status as JSON text."""
-    return json.dumps(found, indent=2)

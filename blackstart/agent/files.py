@@ -8,7 +8,7 @@ from typing import Optional, Tuple
 from .diffs import describe
 from .kind import Kind, Refused, Verdict
 from .store import sync_folder, write_atomically
-from .world import Entry, Unknown, sha256
+from .world import Entry, Unknown, World, sha256
 
 
 class PathKind(Kind):
@@ -123,14 +123,16 @@ class Directory(PathKind):
         self.set_attributes()
 
     def predict(self) -> None:
-        parent = os.path.dirname(self.path.rstrip("/")) or "/"
-        missing = []
-        while self.world.entry(parent).kind == "absent":
-            missing.append(parent)
-            parent = os.path.dirname(parent)
-        for place in reversed(missing):
-            self.world.would_put(place, Entry("directory", 0o755, "root", "root"))
+        would_make_parents(self.world, self.path)
         self.world.would_put(self.world.real_path(self.path), self.wished_entry("directory"))
+
+
+def would_make_parents(world: World, path: str) -> None:
+    """Check mode: the missing directories on the way to `path`, as os.makedirs would make them."""
+    parent = os.path.dirname(path.rstrip("/")) or "/"
+    if world.entry(parent).kind == "absent":
+        would_make_parents(world, parent)
+        world.would_put(parent, Entry("directory", 0o755, "root", "root"))
 
 
 class File(PathKind):

@@ -3,10 +3,11 @@
 import glob
 import json
 import os
+import stat
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .diffs import describe
-from .files import replace_file
+from .files import replace_file, would_make_parents
 from .kind import Context, Kind, Refused, Verdict
 from .store import write_atomically
 from .world import Entry, Unknown, sha256
@@ -73,18 +74,20 @@ class FileSet(Kind):
                 os.unlink(path)
         for item in pending:
             os.makedirs(os.path.dirname(item["path"]), exist_ok=True)
-            entry = self.world.entry(item["path"])
-            mode = 0o644 if entry.mode is None else entry.mode
-            replace_file(self, self.world.real_path(item["path"]), _content(item), mode, None)
+            mode, ids = 0o644, None
+            if self.world.exists(item["path"]):
+                found = os.stat(item["path"])
+                mode, ids = stat.S_IMODE(found.st_mode), (found.st_uid, found.st_gid)
+            replace_file(self, self.world.real_path(item["path"]), _content(item), mode, ids)
         detail: str = self.spec.get("detail", "")
         return detail
 
     def predict(self) -> None:
         for item in self.items:
-            self.world.would_put(
-                self.world.real_path(item["path"]),
-                Entry("file", 0o644, "root", "root", content=_content(item)),
-            )
+            would_make_parents(self.world, item["path"])
+            entry = self.world.entry(item["path"])
+            made = entry if entry.kind == "file" else Entry("file", 0o644, "root", "root")
+            self.world.would_put(self.world.real_path(item["path"]), made._replace(content=_content(item)))
 
 
 def unfinished(context: Context) -> Iterator["Tuple[FileSet, str]"]:

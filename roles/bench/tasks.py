@@ -42,15 +42,16 @@ def ladder(door: Door, levels: str = "", series: str = "") -> Result:
     path = series_file(door.inventory.path, name)
     records: list[dict[str, Any]] = []
     with open_fleet(door) as fleet, door.console.progress():
+        scale = _time_scale(fleet, machine, variables)
         for level in chosen:
             record = _climb(fleet, machine, variables, name, level)
             record |= {"series": name, "machine": machine.name, "profile": variables.server_profile}
-            record["simulated"] = door.inventory.simulated
+            record |= {"simulated": scale is not None, "simulated_time_scale": scale}
             records.append(record)
             path.parent.mkdir(exist_ok=True)
             with path.open("a") as stream:
                 stream.write(json.dumps(record) + "\n")
-    _show(door, records, beside)
+    _show(door, records, beside, scale)
     door.console.line(f"kept in {path}")
     return Result(door.document(series=name, levels=records, recorded=beside))
 
@@ -78,8 +79,20 @@ def _climb(fleet: Fleet, machine: Machine, variables: Variables, series: str, le
     return result_of(answer["text"], level, machine.name)
 
 
-def _show(door: Door, records: list[dict[str, Any]], beside: dict[int, dict[str, Any]]) -> None:
-    mark = "  SIMULATED latencies: no GPU was measured" if door.inventory.simulated else ""
+def _time_scale(fleet: Fleet, machine: Machine, variables: Variables) -> float | None:
+    """By how much the simulated engine divides its times; None for a real one."""
+    question = {"probe": "http", "url": variables.url("/get_server_info")}
+    with fleet.session(machine) as session:
+        (answer,), _ = session.probe({"bench": [question]})["bench"]
+    if answer["status"] != 200:
+        what, found = "the server does not answer", f"HTTP {answer['status']} {answer['body'][:100]}"
+        raise VerifyError(what, where=machine.name, found=found, remedy="inv server.start")
+    scale: float | None = json.loads(answer["body"]).get("simulated_time_scale")
+    return scale
+
+
+def _show(door: Door, records: list[dict[str, Any]], beside: dict[int, dict[str, Any]], scale: float | None) -> None:
+    mark = f"  SIMULATED, times divided by {scale:g}: no GPU was measured" if scale else ""
     door.console.line(f"bench_serving, tokens a second{mark}")
     door.console.line(
         f"{'prompts':>8} {'output tokens':>14} {'output':>10} {'total':>10} {'TPOT ms':>9}   recorded total"

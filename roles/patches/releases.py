@@ -27,7 +27,17 @@ FIRST = (0, 5, 4)
 """The oldest release that patches are tried on."""
 
 # From 0.5.11 the wheels are per Python and architecture; these tags also take the older ones.
-_WHEELS = ["--only-binary=:all:", "--python-version", "312", "--implementation", "cp", "--abi", "cp312", "--abi", "none"]
+_WHEELS = [
+    "--only-binary=:all:",
+    "--python-version",
+    "312",
+    "--implementation",
+    "cp",
+    "--abi",
+    "cp312",
+    "--abi",
+    "none",
+]
 _PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(17, 41)] + ["manylinux2014_x86_64", "any"]
 _KEPT = "kept.json"
 

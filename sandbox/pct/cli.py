@@ -173,6 +173,9 @@ def main(argv: Sequence[str]) -> int:
     except PctError as error:
         print(error.text, file=sys.stderr)
         return error.code
+    except OSError as error:
+        print(f"unable to {name}: {error.strerror or error}: {error.filename or 'no file'}", file=sys.stderr)
+        return DIED
     return 0
 
 

@@ -105,11 +105,10 @@ def _passthrough(vmid: int, devices: list[lxcconf.Node], shift: int) -> None:
     if not devices:
         return
     # A file system of its own: a device node under nodev (/run, /tmp) could not be opened.
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "mode=0755,size=64k", "passthrough", str(folder)],
-        check=True,
-        capture_output=True,
-    )
+    mount = ["mount", "-t", "tmpfs", "-o", "mode=0755,size=64k", "passthrough", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise PctError(f"command '{' '.join(mount)}' failed: {done.stderr.strip()}", DIED)
     for device in devices:
         target = folder / device.path.removeprefix("/")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -119,8 +118,13 @@ def _passthrough(vmid: int, devices: list[lxcconf.Node], shift: int) -> None:
 
 
 def unmount_passthrough(vmid: int) -> None:
-    while os.path.ismount(lxcconf.passthrough(vmid)):
-        subprocess.run(["umount", "--lazy", str(lxcconf.passthrough(vmid))], check=True, capture_output=True)
+    """Take the nodes away. The unit does that too when it ends, so here it may be gone at any moment."""
+    folder = lxcconf.passthrough(vmid)
+    until = time.monotonic() + 5.0
+    while os.path.ismount(folder):
+        done = subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, text=True, check=False)
+        if time.monotonic() > until:
+            raise PctError(f"command 'umount --lazy {folder}' failed: {done.stderr.strip()}", DIED)
 
 
 def stop(vmid: int) -> None:

@@ -42,11 +42,14 @@ def load(vmid: int, code: int = NO_ENTRY) -> conf.Conf:
 def save(vmid: int, config: conf.Conf) -> None:
     """Old or new, never between."""
     beside = FOLDER / f"{vmid}.conf.tmp.{os.getpid()}"
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(config.text())
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path(vmid))
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(config.text())
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path(vmid))
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def reserve(vmid: int) -> None:

@@ -72,7 +72,11 @@ def _layout(m: _Maker) -> None:
     m.function("a variable renamed", re.sub(rf"\b{local}\b", "chosen", function), EASY)
     m.function("a variable renamed beyond ASCII", re.sub(rf"\b{local}\b", "größe", function), EASY)
     m.function("white space at line ends", re.sub(r"(?m)(?<=[^\s])$", "   ", function), EASY)
-    m.function("an unused default parameter", re.sub(r"\)( ->[^:]*)?:\n", r", unused=None)\1:\n", function.replace(",\n)", "\n)"), count=1), EASY)
+    m.function(
+        "an unused default parameter",
+        re.sub(r"\)( ->[^:]*)?:\n", r", unused=None)\1:\n", function.replace(",\n)", "\n)"), count=1),
+        EASY,
+    )
 
 
 def _encoding(m: _Maker) -> None:
@@ -92,7 +96,9 @@ def _encoding(m: _Maker) -> None:
 def _moves(m: _Maker) -> None:
     s = m.subject
     alone = f"{s.imports}\n\n{s.function.rstrip()}\n\n{s.helpers}\n"
-    inside = f"{s.imports}\n\nclass Elsewhere:\n" + textwrap.indent(f"{s.function.rstrip()}\n\n{s.helpers}", "    ") + "\n"
+    inside = (
+        f"{s.imports}\n\nclass Elsewhere:\n" + textwrap.indent(f"{s.function.rstrip()}\n\n{s.helpers}", "    ") + "\n"
+    )
     m.file("moved out of its class" if s.owner else "the helpers moved below", alone + "\n", EASY)
     m.file("moved into another class", inside, EASY)
     home = "sglang/srt/model_executor/somewhere_else.py"
@@ -122,7 +128,9 @@ def _surroundings(m: _Maker) -> None:
     m.function("its body in try and finally", wrap("    try:\n", "    finally:\n        pass\n"), EASY)
     m.function("its body below if True", wrap("    if True:\n"), EASY)
     m.function("its body below with", wrap("    with torch.no_grad():\n"), EASY)
-    m.function("its body in try and except Exception", wrap("    try:\n", "    except Exception:\n        raise\n"), EASY)
+    m.function(
+        "its body in try and except Exception", wrap("    try:\n", "    except Exception:\n        raise\n"), EASY
+    )
     m.function("a loop without end before it", head + "    while False:\n        pass\n" + body)
     m.function("async", s.function.replace("def ", "async def ", 1))
     m.function("an early return None", head + "    return None\n" + body)
@@ -160,7 +168,12 @@ def _gate(m: _Maker) -> None:
     collection("a constant of the module", "KNOWN", above=f"KNOWN = [{shown}]\n")
     collection("a frozenset of the module", "KNOWN", above=f"KNOWN = frozenset({{{shown}}})\n")
     collection("a constant of the function", "known", inside=f"known = ({shown},)\n")
-    collection("a constant that others use", "KNOWN", HARD, above=f"KNOWN = [{shown}]\n\ndef other(x):\n    return x in KNOWN\n")
+    collection(
+        "a constant that others use",
+        "KNOWN",
+        HARD,
+        above=f"KNOWN = [{shown}]\n\ndef other(x):\n    return x in KNOWN\n",
+    )
     collection("a constant that is handed out", "KNOWN", HARD, above=f'KNOWN = [{shown}]\n__all__ = ["KNOWN"]\n')
     collection("a constant made of two", "ALL", HARD, above=f'SOME = [{shown}]\nALL = SOME + ["another"]\n')
     collection("a constant made of a call", "known()", HARD, above=f"def known():\n    return [{shown}]\n")
@@ -170,32 +183,59 @@ def _gate(m: _Maker) -> None:
     collection("by hand: misspelt", f'[{shown}, "flashinfer_cutlas"]')
     if m.subject.owner:
         owned = m.subject.with_function(f[:start] + "self._KNOWN" + f[end:])
-        m.file("a constant of the class", owned.replace(":\n", f":\n    _KNOWN = [{shown}]\n\n", 1) if False else _in_class(owned, m.subject.owner, f"_KNOWN = ({shown},)"), EASY)
+        m.file(
+            "a constant of the class",
+            owned.replace(":\n", f":\n    _KNOWN = [{shown}]\n\n", 1)
+            if False
+            else _in_class(owned, m.subject.owner, f"_KNOWN = ({shown},)"),
+            EASY,
+        )
     left, negated = compared(f, start)
     word = "!=" if negated else "=="
     joint = " and " if negated else " or "
-    m.function("a chain of comparisons", f[: f.rindex(left, 0, start)] + "(" + joint.join(f'{left} {word} "{e}"' for e in entries) + ")" + f[end:])
-    m.function("any()", f[: f.rindex(left, 0, start)] + f"{'not ' if negated else ''}any({left} == e for e in [{shown}])" + f[end:])
+    m.function(
+        "a chain of comparisons",
+        f[: f.rindex(left, 0, start)] + "(" + joint.join(f'{left} {word} "{e}"' for e in entries) + ")" + f[end:],
+    )
+    m.function(
+        "any()",
+        f[: f.rindex(left, 0, start)] + f"{'not ' if negated else ''}any({left} == e for e in [{shown}])" + f[end:],
+    )
     starts = f[: f.rindex(left, 0, start)] + f'{"not " if negated else ""}{left}.startswith("flashinfer_")' + f[end:]
     m.function("every flashinfer runner", starts)
-    m.function("a regular expression", f[: f.rindex(left, 0, start)] + f'{"not " if negated else ""}re.match("{"|".join(entries)}", {left})' + f[end:])
+    m.function(
+        "a regular expression",
+        f[: f.rindex(left, 0, start)] + f'{"not " if negated else ""}re.match("{"|".join(entries)}", {left})' + f[end:],
+    )
     deny = '["auto", "triton", "deep_gemm", "cutlass", "marlin", "triton_kernel", "flashinfer_cutlass"]'
-    m.function("a list of those that may not", f[: f.rindex(left, 0, start)] + f"{left} {'in' if negated else 'not in'} {deny}" + f[end:])
-    m.function("the same list with the sense turned", f[: f.rindex(left, 0, start)] + f"{left} {'in' if negated else 'not in'} [{shown}]" + f[end:])
+    m.function(
+        "a list of those that may not",
+        f[: f.rindex(left, 0, start)] + f"{left} {'in' if negated else 'not in'} {deny}" + f[end:],
+    )
+    m.function(
+        "the same list with the sense turned",
+        f[: f.rindex(left, 0, start)] + f"{left} {'in' if negated else 'not in'} [{shown}]" + f[end:],
+    )
     head, body = split(f)
-    m.function("an early no for capability 12", head + "    if torch.cuda.get_device_capability()[0] == 12:\n        return False\n" + body)
-    m.function("an early yes for capability 12", head + "    if torch.cuda.get_device_capability()[0] == 12:\n        return True\n" + body)
+    m.function(
+        "an early no for capability 12",
+        head + "    if torch.cuda.get_device_capability()[0] == 12:\n        return False\n" + body,
+    )
+    m.function(
+        "an early yes for capability 12",
+        head + "    if torch.cuda.get_device_capability()[0] == 12:\n        return True\n" + body,
+    )
     m.function("always yes", head + "    return True\n" + body)
     m.function("always no", head + "    return False\n" + body)
     m.function("the disable flag is ignored", re.sub(r"if [\w.()]*disable_flashinfer_autotune:", "if False:", f))
     m.function("an assertion on the runner", head + '    assert "cutlass" not in str(self), "never"\n' + body)
     first = entries[0]
-    matched = f'''    match {left}:
+    matched = f"""    match {left}:
         case {" | ".join(f'"{e}"' for e in entries)}:
             pass
         case _:
             return False
-'''
+"""
     if negated:
         statement = re.search(rf"(?ms)^    if {re.escape(left)} not in \[.*?\]:\n        return False\n", f)
         if statement:
@@ -210,8 +250,10 @@ def membership(function: str) -> tuple[list[str], int, int]:
             display = node.comparators[0]
             entries = [e.value for e in display.elts if isinstance(e, ast.Constant)]
             if any(str(entry).startswith("flashinfer") for entry in entries):
-                return [str(e) for e in entries], position(function, display.lineno, display.col_offset), position(
-                    function, display.end_lineno or 0, display.end_col_offset or 0
+                return (
+                    [str(e) for e in entries],
+                    position(function, display.lineno, display.col_offset),
+                    position(function, display.end_lineno or 0, display.end_col_offset or 0),
                 )
     raise AssertionError("no list of backends")
 
@@ -249,14 +291,24 @@ def _guard(m: _Maker) -> None:
     raw = "self._get_mla_kv_buffer(kv_indices, torch.bfloat16, forward_batch)"
     instead("half by hand: getattr", f"kv_indices = {table}", EASY)
     instead("half by hand: getattr without default", f'kv_indices = getattr({holder}, "page_table_1_flattened")', EASY)
-    instead("half by hand: fallback, raw pool forgotten", f"kv_indices = {table}\nif kv_indices is None:\n    kv_indices = {fetch}", EASY)
+    instead(
+        "half by hand: fallback, raw pool forgotten",
+        f"kv_indices = {table}\nif kv_indices is None:\n    kv_indices = {fetch}",
+        EASY,
+    )
     whole = f"kv_indices = {table}\nif kv_indices is None:\n    kv_indices = {fetch}\n    if {buffer}.shape[-1] == 576:\n        return {raw}"
     instead("by hand: whole", whole)
     by_flag = whole.replace(f"{buffer}.shape[-1] == 576", f"not {pool.group(1)}.dsa_kv_cache_store_fp8")
     instead("by hand: whole, asking the pool's flag", by_flag)
     instead("by hand: always the batch's indices", f"kv_indices = {fetch}")
-    instead("by hand: hasattr", f'kv_indices = {holder}.page_table_1_flattened if hasattr({holder}, "page_table_1_flattened") else {fetch}')
-    instead("by hand: try", f"try:\n    kv_indices = {holder}.page_table_1_flattened\nexcept AttributeError:\n    kv_indices = {fetch}")
+    instead(
+        "by hand: hasattr",
+        f'kv_indices = {holder}.page_table_1_flattened if hasattr({holder}, "page_table_1_flattened") else {fetch}',
+    )
+    instead(
+        "by hand: try",
+        f"try:\n    kv_indices = {holder}.page_table_1_flattened\nexcept AttributeError:\n    kv_indices = {fetch}",
+    )
     instead("by hand: no indices at all", "kv_indices = None")
     instead("by hand: the wrong indices", f"kv_indices = {table}\nif kv_indices is None:\n    kv_indices = [0, 1, 2]")
     inverted = f"kv_indices = {table}\nif kv_indices is None:\n    kv_indices = {fetch}\n    if {buffer}.shape[-1] != 576:\n        return {raw}"
@@ -268,7 +320,10 @@ def _guard(m: _Maker) -> None:
     instead("the read over two lines", f"kv_indices = \\\n    {holder}.page_table_1_flattened", EASY)
     instead("two statements on a line", f"note = 1; kv_indices = {holder}.page_table_1_flattened")
     instead("two names at once", f"kv_indices = table = {holder}.page_table_1_flattened")
-    instead("read twice", f"kv_indices = {holder}.page_table_1_flattened\nassert {holder}.page_table_1_flattened is kv_indices")
+    instead(
+        "read twice",
+        f"kv_indices = {holder}.page_table_1_flattened\nassert {holder}.page_table_1_flattened is kv_indices",
+    )
     instead("a tuple", f"kv_indices, note = {holder}.page_table_1_flattened, 1")
     instead("a walrus", f"assert (kv_indices := {holder}.page_table_1_flattened) is not False")
     instead("another attribute", f"kv_indices = {holder}.page_table_2_flattened")
@@ -277,9 +332,19 @@ def _guard(m: _Maker) -> None:
     check = re.search(r"(?ms)^ +assert \(?.*?FP8 MHA path\"\n?( +\))?\n", f)
     assert check is not None
     m.function("the assertion is gone", f[: check.start()] + f[check.end() :], EASY)
-    m.function("the assertion is an if", f[: check.start()] + f'{indent}if kv_indices is None:\n{indent}    raise ValueError("no table")\n' + f[check.end() :], EASY)
+    m.function(
+        "the assertion is an if",
+        f[: check.start()]
+        + f'{indent}if kv_indices is None:\n{indent}    raise ValueError("no table")\n'
+        + f[check.end() :],
+        EASY,
+    )
     m.function("the pool in a variable", f.replace("kv_cache_fp8 = ", "pool = 1\n    kv_cache_fp8 = ", 1), EASY)
-    m.function("the buffer is read twice", f.replace("    kv_cache_fp8 = ", f"    again = {buffer}\n    kv_cache_fp8 = ", 1), EASY)
+    m.function(
+        "the buffer is read twice",
+        f.replace("    kv_cache_fp8 = ", f"    again = {buffer}\n    kv_cache_fp8 = ", 1),
+        EASY,
+    )
     m.function("the dequantiser under another name", re.sub(r"dequantize_k_cache_paged\w*", "dequantise_rows", f))
 
 

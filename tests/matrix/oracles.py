@@ -190,7 +190,9 @@ RANK, ROPE, ROWS = 512, 64, 5
 TABLE, BATCH = [4, 0, 2], [1, 3, 0]
 
 
-def ask_guard(text: str, name: str, *, metadata: str, packed: bool) -> tuple[list[list[float]], list[list[float]]] | str:
+def ask_guard(
+    text: str, name: str, *, metadata: str, packed: bool
+) -> tuple[list[list[float]], list[list[float]]] | str:
     """The two parts that the reader gives, as numbers; or the name of what it raises.
 
     metadata: "table", "none" or "absent". A value v of row r is stored as v in the raw pool and as v / 2 in the packed.
@@ -212,7 +214,9 @@ def ask_guard(text: str, name: str, *, metadata: str, packed: bool) -> tuple[lis
         assert buffer.shape[-1] == 656, "dim_quant"
         return Numbers([[2 * value for value in row[: RANK + ROPE]] for row in buffer[indices].rows], True)
 
-    held = types.SimpleNamespace(**{"table": {"page_table_1_flattened": TABLE}, "none": {"page_table_1_flattened": None}}.get(metadata, {}))
+    held = types.SimpleNamespace(
+        **{"table": {"page_table_1_flattened": TABLE}, "none": {"page_table_1_flattened": None}}.get(metadata, {})
+    )
     backend = types.SimpleNamespace(forward_metadata=held, kv_index_translator=None)
     pool = Pool()
     batch = types.SimpleNamespace(

@@ -61,9 +61,7 @@ def _functions(tree: ast.Module, name: str) -> list[tuple[ast.FunctionDef, ast.C
     return found
 
 
-def _cut(
-    text: str, node: ast.FunctionDef, owner: ast.ClassDef | None, patch: str, version: str, path: str
-) -> Subject:
+def _cut(text: str, node: ast.FunctionDef, owner: ast.ClassDef | None, patch: str, version: str, path: str) -> Subject:
     tree = ast.parse(text)
     read = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
     kept = [

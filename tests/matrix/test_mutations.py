@@ -76,7 +76,9 @@ def _truth(subject: Subject, mutation: Mutation, content: bytes) -> tuple[str, A
 
 def _gate_truth(text: str, name: str) -> tuple[str, Any]:
     answers = oracles.ask_gate(text, name)
-    by_runner = {runner: {key[1:]: yes for key, yes in answers.items() if key[0] == runner} for runner in oracles.RUNNERS}
+    by_runner = {
+        runner: {key[1:]: yes for key, yes in answers.items() if key[0] == runner} for runner in oracles.RUNNERS
+    }
     if all(same == by_runner["auto"] for same in by_runner.values()) and answers["auto", (12, 0), False]:
         return "unrelated", answers
     sound = (
@@ -99,7 +101,9 @@ def _guard_truth(text: str, name: str) -> tuple[str, Any]:
     }
     if answers["table", True] != oracles.expected(oracles.TABLE):
         return "strange", answers
-    fallen = [answer == oracles.expected(oracles.BATCH) for (metadata, _), answer in answers.items() if metadata != "table"]
+    fallen = [
+        answer == oracles.expected(oracles.BATCH) for (metadata, _), answer in answers.items() if metadata != "table"
+    ]
     return ("behaves" if all(fallen) else "needs"), answers
 
 
@@ -117,7 +121,9 @@ def _one_edit_problem(subject: Subject, mutation: Mutation, edit: Edit, before: 
     if others:
         return f"the edit changes {others[:2]} as well"
     old, new = (content.splitlines(keepends=True) for content in (edit.before, edit.after))
-    changes = [code for code in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if code[0] != "equal"]
+    changes = [
+        code for code in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if code[0] != "equal"
+    ]
     if sum(code[2] - code[1] for code in changes) > 3:
         return "the edit replaces more than the statement"
     if b"\r\n" in edit.before and b"\n" in edit.after.replace(b"\r\n", b""):

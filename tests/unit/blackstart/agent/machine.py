@@ -106,7 +106,7 @@ def tree(folder):
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
         if path.is_symlink():
-            what = ("link", os.readlink(path))
+            what = ("link", str(path.readlink()))
         elif path.is_dir():
             what = ("directory",)
         elif path.is_file():

@@ -195,7 +195,7 @@ def test_a_link_is_made_and_turned_without_a_gap(machine, land, at):
     assert machine.apply(link(at("l"), "one")) == ["changed"]
     assert machine.apply(link(at("l"), "one")) == ["ok"]
     assert machine.apply(link(at("l"), "two")) == ["changed"]
-    assert os.readlink(land / "l") == "two"
+    assert str((land / "l").readlink()) == "two"
     assert machine.done[0]["diff"] == f"{at('l')} -> two, was -> one"
     assert machine.journal()[-1]["before"] == "one"
     assert [path.name for path in land.iterdir()] == ["l"]
@@ -204,7 +204,7 @@ def test_a_link_is_made_and_turned_without_a_gap(machine, land, at):
 def test_what_a_killed_run_left_beside_a_link_does_not_matter(machine, land, at):
     (land / "l.blackstart-link").symlink_to("half")
     assert machine.apply(link(at("l"), "whole")) == ["changed"]
-    assert os.readlink(land / "l") == "whole"
+    assert str((land / "l").readlink()) == "whole"
     assert [path.name for path in land.iterdir()] == ["l"]
 
 

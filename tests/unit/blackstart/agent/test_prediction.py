@@ -89,7 +89,7 @@ def resource(land, wish):
 @contextlib.contextmanager
 def half_made(things):
     # In memory, where there is such a folder: every write is fsynced, and thousands of them are made.
-    root = Path(tempfile.mkdtemp(prefix="prediction-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+    root = Path(tempfile.mkdtemp(prefix="prediction-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     try:
         land = root / "land"
         land.mkdir()
@@ -135,7 +135,9 @@ def as_predicted(states):
 
 
 def shown(machine, what, states):
-    note(f"{what} {[(state, event.get('diff') or event.get('detail')) for state, event in zip(states, machine.done)]}")
+    note(
+        f"{what} {[(state, event.get('diff') or event.get('detail')) for state, event in zip(states, machine.done, strict=True)]}"
+    )
 
 
 def test_a_check_predicts_exactly_what_a_run_changes_and_where_it_fails(for_random_plans):
@@ -192,6 +194,5 @@ def undo_each_other(land, wishes):
     """Whether two wishes may mean one place: by way of a link, or because one place lies within another that goes."""
     names = {wish[1] for wish in wishes}
     through_a_link = any(os.path.realpath(land / name) != str(land / name) for name in names)
-    gone = {wish[1] for wish in wishes if wish[0] == "absent"}
-    within = any(name.startswith(path + "/") for path in gone for name in names)
-    return through_a_link or within
+    turned = {wish[1] for wish in wishes if wish[0] in ("absent", "link")}
+    return through_a_link or any(name.startswith(path + "/") for path in turned for name in names)

@@ -98,14 +98,17 @@ def test_create_can_start(world: World) -> None:
     assert 300 in world.running
 
 
-def test_a_failed_write_leaves_the_old_configuration(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_configuration(
+    world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     def full(self: Path, target: Path) -> Path:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(OSError, match="No space"):
-        world.pct("set", "200", "--memory", "4096")
+    assert world.pct("set", "200", "--memory", "4096") == 255
+    assert capfd.readouterr().err == "unable to set: No space left on device: no file\n"
     assert world.read(200) == SGLANG
+    assert sorted(path.name for path in (world.root / "etc/pve/lxc").iterdir()) == ["200.conf", "203.conf"]
 
 
 def test_a_held_lock_is_waited_for_and_then_named(world: World) -> None:

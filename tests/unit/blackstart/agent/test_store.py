@@ -1,0 +1,209 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from blackstart.agent import store as module
+from blackstart.agent.store import TEMPORARY, Held, Store, write_atomically
+from blackstart.agent.world import sha256
+from blackstart.paths import ROOT
+
+from .machine import release
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(str(tmp_path / "state"), "ada@desk pid 1")
+    yield store
+    release(store)
+
+
+def locked(tmp_path, controller="bob@hut pid 2"):
+    other = Store(str(tmp_path / "state"), controller)
+    other.lock()
+    return other
+
+
+# writing
+
+
+def test_a_write_replaces_the_whole_content_and_leaves_nothing_beside_it(tmp_path):
+    path = tmp_path / "f"
+    path.write_text("a longer old content")
+    write_atomically(str(path), b"new", 0o640, (1, 1))
+    status = path.stat()
+    assert path.read_bytes() == b"new"
+    assert (status.st_mode & 0o7777, status.st_uid, status.st_gid) == (0o640, 1, 1)
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_a_write_is_a_new_file_so_that_who_reads_the_old_one_reads_it_to_its_end(tmp_path):
+    path = tmp_path / "f"
+    path.write_text("old")
+    with path.open() as reader:
+        write_atomically(str(path), b"new", 0o644, None)
+        assert reader.read() == "old"
+
+
+def test_what_killed_writes_left_of_this_file_is_removed_and_nothing_else(tmp_path):
+    for name in (f".f.abc{TEMPORARY}", f".f.xyz{TEMPORARY}", f".g.abc{TEMPORARY}", ".f.mine", f"f{TEMPORARY}"):
+        (tmp_path / name).write_text("half")
+    write_atomically(str(tmp_path / "f"), b"new", 0o644, None)
+    assert sorted(os.listdir(tmp_path)) == sorted([".f.mine", f".g.abc{TEMPORARY}", "f", f"f{TEMPORARY}"])
+
+
+def test_a_write_that_fails_leaves_the_old_content_and_nothing_beside_it(tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "inside").touch()
+    with pytest.raises(OSError):
+        write_atomically(str(tmp_path / "d"), b"new", 0o644, None)
+    assert os.listdir(tmp_path) == ["d"]
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, {root!r})
+from blackstart.agent import store
+kill = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+if {where!r} == "write":
+    os.fsync = kill
+else:
+    os.rename = kill
+store.write_atomically({path!r}, b"new", 0o644, None)
+"""
+
+
+@pytest.mark.parametrize("where", ["write", "rename"])
+def test_a_write_that_is_killed_leaves_the_old_content_and_the_next_one_clears_up(tmp_path, where):
+    path = tmp_path / "f"
+    path.write_text("old")
+    code = KILLED.format(root=str(ROOT), where=where, path=str(path))
+    ran = subprocess.run([sys.executable, "-c", code], timeout=20)
+    assert ran.returncode == -signal.SIGKILL
+    assert path.read_text() == "old"
+    assert len(os.listdir(tmp_path)) == 2
+    write_atomically(str(path), b"new", 0o644, None)
+    assert path.read_text() == "new" and os.listdir(tmp_path) == ["f"]
+
+
+def test_mode_and_owner_that_are_left_open_are_not_touched(tmp_path, monkeypatch):
+    """On /etc/pve the file system owns them and refuses every call."""
+
+    def refuse(*arguments):
+        raise PermissionError
+
+    monkeypatch.setattr(module.os, "fchmod", refuse)
+    monkeypatch.setattr(module.os, "fchown", refuse)
+    write_atomically(str(tmp_path / "f"), b"new", None, None)
+    assert (tmp_path / "f").read_bytes() == b"new"
+
+
+# the lock
+
+
+def test_a_store_that_is_not_locked_leaves_nothing_behind(store, tmp_path):
+    assert store.owed() == {}
+    store.set_owed({})
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_state_folder_is_for_root_alone(store, tmp_path):
+    store.lock()
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "state" / "lock").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_second_controller_is_told_who_holds_the_lock_and_since_when(store, tmp_path):
+    other = locked(tmp_path)
+    with pytest.raises(Held) as caught:
+        store.lock()
+    assert caught.value.holder["controller"] == "bob@hut pid 2"
+    assert caught.value.holder["pid"] == os.getpid()
+    assert caught.value.holder["since"].endswith("Z")
+    release(other)
+    store.lock()
+
+
+def test_a_lock_is_taken_once(store):
+    store.lock()
+    store.lock()
+
+
+def test_a_dead_holders_lock_is_free_and_its_name_is_replaced(store, tmp_path):
+    code = f"""
+import os, signal, sys
+sys.path.insert(0, {str(ROOT)!r})
+from blackstart.agent.store import Store
+Store({str(tmp_path / "state")!r}, "a controller with a much longer name than the next").lock()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code], timeout=20).returncode == -signal.SIGKILL
+    store.lock()
+    assert json.loads((tmp_path / "state" / "lock").read_text())["controller"] == "ada@desk pid 1"
+
+
+def test_the_lock_is_not_inherited_by_what_the_agent_starts(store, tmp_path):
+    store.lock()
+    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
+    release(store)
+    try:
+        release(locked(tmp_path))
+    finally:
+        child.communicate()
+
+
+@pytest.mark.parametrize("content", [b"", b"{}"])
+def test_a_holder_that_has_not_written_its_name_yet_holds_all_the_same(store, tmp_path, content):
+    other = locked(tmp_path)
+    (tmp_path / "state" / "lock").write_bytes(content)
+    with pytest.raises(Held) as caught:
+        store.lock()
+    assert caught.value.holder == {}
+    release(other)
+
+
+# journal and kept contents
+
+
+def test_the_journal_is_one_json_line_a_change_and_grows(store, tmp_path):
+    store.lock()
+    store.journal(resource="file /f", after="1")
+    store.journal(resource="file /g", text="two\nlines")
+    path = tmp_path / "state" / "journal.jsonl"
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [entry["resource"] for entry in entries] == ["file /f", "file /g"]
+    assert {entry["by"] for entry in entries} == {"ada@desk pid 1"}
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_contents_are_kept_once_under_their_hash(store, tmp_path):
+    store.lock()
+    for _ in range(2):
+        store.keep(sha256(b"old"), b"old")
+    (path,) = (tmp_path / "state" / "replaced").iterdir()
+    assert (path.name, path.read_bytes(), path.stat().st_mode & 0o777) == (sha256(b"old"), b"old", 0o600)
+
+
+def test_the_oldest_contents_go_first(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "KEPT", 3)
+    store.lock()
+    for number in range(5):
+        content = b"%d" % number
+        store.keep(sha256(content), content)
+        os.utime(tmp_path / "state" / "replaced" / sha256(content), (number, number))
+    kept = {path.read_bytes() for path in (tmp_path / "state" / "replaced").iterdir()}
+    assert kept == {b"2", b"3", b"4"}
+
+
+# handlers that are owed
+
+
+def test_what_is_owed_is_remembered_until_it_is_done(store, tmp_path):
+    store.lock()
+    store.set_owed({"restart x": {"handler": {"unit": "x.service"}}})
+    assert Store(str(tmp_path / "state"), "next").owed() == {"restart x": {"handler": {"unit": "x.service"}}}
+    store.set_owed({})
+    assert store.owed() == {}
