@@ -159,7 +159,7 @@ class Fleet:
             list(pool.map(_Tree.apply, trees[start : start + size]))
 
     def _tagged(self, tags: Sequence[str]) -> list[Role[Any]]:
-        known = [role.name for role in self.roles]
+        known = list(dict.fromkeys(role.name for role in self.roles))
         for tag in tags:
             if tag not in known:
                 raise InputError(f"no role has the tag {tag!r}", where="--tags", found="known: " + ", ".join(known))

@@ -6,13 +6,13 @@ import os
 import shutil
 import tarfile
 import zipfile
-from typing import Dict
+from typing import Dict, Tuple
 
 from .files import PathKind
 from .kind import Kind, Refused, Verdict
 from .run import run
 from .store import sync_folder
-from .world import Entry, Unknown
+from .world import Unknown
 
 SHOWN = 100
 
@@ -108,7 +108,7 @@ class Archive(PathKind):
         entry = self.current()
         if entry.kind not in ("absent", "directory"):
             raise Refused("%s is a %s, not a directory" % (self.path, entry.kind), "move it away")
-        if (self.world.read(self._marker) or b"").decode() in self.spec["sha256"]:
+        if (self.world.read(self._marker) or b"").decode("ascii", "replace") in self.spec["sha256"]:
             return Verdict(False)
         if entry.kind == "directory":
             raise Refused(
@@ -119,36 +119,47 @@ class Archive(PathKind):
 
     def apply(self) -> None:
         partial = self.path + ".partial"
-        sources = sorted(glob.glob(self.spec["source"]))
-        if not sources:
-            raise Refused("%s is not on the machine" % self.spec["source"], self.spec.get("remedy", ""))
-        source = sources[-1]
-        found = _sha256_of(source)
-        if found not in self.spec["sha256"]:
-            raise Refused("%s has sha256 %s, which the lock does not name" % (source, found), "fetch it again")
+        source, found = self._source()
         shutil.rmtree(partial, ignore_errors=True)
         os.makedirs(partial)
-        if zipfile.is_zipfile(source):
-            with zipfile.ZipFile(source) as archive:
-                for member in archive.infolist():
-                    place = archive.extract(member, partial)
-                    mode = (member.external_attr >> 16) & 0o777
-                    if mode and not member.is_dir():
-                        os.chmod(place, mode)
-        else:
-            with tarfile.open(source) as tar:
-                _extract_safely(tar, partial)
+        try:
+            _unpack(source, partial)
+        except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+            raise Refused("%s cannot be unpacked: %s" % (source, error), "fetch it again") from None
         with open(os.path.join(partial, ".sha256"), "w") as stream:
             stream.write(found)
         os.rename(partial, self.path)
         sync_folder(os.path.dirname(self.path))
         self.context.store.journal(resource=self.name, path=self.path, after=found)
 
+    def _source(self) -> Tuple[str, str]:
+        """The archive among those that match which has one of the hashes, and its hash. Raises Refused."""
+        sources = sorted(glob.glob(self.spec["source"]))
+        if not sources:
+            raise Refused("%s is not on the machine" % self.spec["source"], self.spec.get("remedy", ""))
+        found = ""
+        for source in reversed(sources):
+            found = _sha256_of(source)
+            if found in self.spec["sha256"]:
+                return source, found
+        raise Refused("%s has sha256 %s, which the lock does not name" % (sources[0], found), "fetch it again")
+
     def predict(self) -> None:
-        self.world.would_put(self.path, Entry("directory", 0o755, "root", "root"))
-        self.world.would_put(self._marker, Entry("file", 0o644, content=self.spec["sha256"][0].encode()))
-        for path in self.spec.get("provides", []):
+        for path in [self.path, *self.spec.get("provides", [])]:
             self.world.would_provide(path, self.name)
+
+
+def _unpack(source: str, into: str) -> None:
+    if zipfile.is_zipfile(source):
+        with zipfile.ZipFile(source) as archive:
+            for member in archive.infolist():
+                place = archive.extract(member, into)
+                mode = (member.external_attr >> 16) & 0o777
+                if mode and not member.is_dir():
+                    os.chmod(place, mode)
+    else:
+        with tarfile.open(source) as tar:
+            _extract_safely(tar, into)
 
 
 def _extract_safely(tar: tarfile.TarFile, into: str) -> None:

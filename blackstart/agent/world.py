@@ -162,7 +162,10 @@ class World:
         self.would_put(place, ABSENT)
 
     def would_provide(self, path: str, after: str) -> None:
-        """Check mode: `path` and all below it are whatever the resource `after` makes of them."""
+        """Check mode: `path` and all below it are whatever the resource `after` makes of them, missing parents too."""
+        path = path.rstrip("/")
+        while self.entry(os.path.dirname(path) or "/").kind == "absent":
+            path = os.path.dirname(path)
         self.would_put(path, Entry("unknown", after=after))
 
     # users and groups

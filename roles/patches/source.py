@@ -119,7 +119,9 @@ def _bound(statements: Iterable[ast.stmt]) -> Iterator[str]:
                 if isinstance(inner, ast.ExceptHandler | ast.match_case):
                     yield from _bound(inner.body)
                 elif isinstance(inner, ast.expr | ast.withitem):
-                    yield from (n.id for n in ast.walk(inner) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+                    yield from (
+                        n.id for n in ast.walk(inner) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+                    )
 
 
 @dataclass(frozen=True)

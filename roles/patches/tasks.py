@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from blackstart.converge import Fleet
     from blackstart.inventory import Machine
     from roles.patches.changes import Change
-    from roles.patches.decide import Edit
+    from roles.patches.decide import Edit, Outcome
     from roles.patches.definition import Patch
     from roles.patches.facts import Installed
 
@@ -36,12 +36,10 @@ def list_(door: Door) -> Result:
 
 
 @task(machines=True, positional=["name"], help={"name": "the patch", "source": SOURCE})
-def show(door: Door, name: str = "", source: str = "") -> Result:
+def show(door: Door, name: str, source: str = "") -> Result:
     """Say what a patch changes, why, since when and what it cannot do; with its difference for this release."""
     from roles.patches import definition
 
-    if not name:
-        raise InputError("name a patch", where="patch.show", found="known: " + ", ".join(definition.names()))
     patch = definition.load(name)
     prose = {key: value for key, value in vars(patch.prose).items() if value}
     for key, value in prose.items():
@@ -134,7 +132,7 @@ def _change(door: Door, source: str, patch: str, what: str) -> Result:
     patches = _named(patch)
     if source:
         found = _on_source(door, source, patches, what, dry=door.check, always_diff=False)
-        return Result(found, _code(what, found))
+        return Result(found, 0 if door.check else _code(what, found))
     return _each_machine(door, lambda fleet, machine: _on_machine(door, fleet, machine, patches, what), what)
 
 
@@ -147,6 +145,7 @@ def _on_source(
 ) -> dict[str, Any]:
     from roles.patches import apply as changing
     from roles.patches import definition
+    from roles.patches.status import status as states
 
     folder, known = _folder(source), definition.load_all()
     if what == "apply":
@@ -157,10 +156,11 @@ def _on_source(
         raise InputError("adopting has no dry run", where="--check", remedy="patch.status says what it would adopt")
     else:
         result = changing.adopt(folder, patches)
-    found = result.as_dict()
+    edits = result.change.edits
+    found = {**states(folder, patches), "would_change": [edit.path for edit in edits]} if dry else result.as_dict()
     _show(door, found)
     if door.options.get("diff") or always_diff:
-        _show_edits(door, result.change.edits)
+        _show_edits(door, edits)
     return found
 
 
@@ -177,7 +177,7 @@ def _each_machine(door: Door, act: Callable[[Fleet, Machine], dict[str, Any]], w
             try:
                 result |= act(fleet, machine)
                 _show(door, result)
-                code = max(code, _code(what, result))
+                code = max(code, 0 if door.check else _code(what, result))
             except BlackstartError as error:
                 result["error"] = error.as_dict()
                 door.console.line(f"error: {error}")
@@ -244,11 +244,25 @@ def _on_machine(door: Door, fleet: Fleet, machine: Machine, patches: Sequence[Pa
         wire = plan_to_wire([section], check=door.check, restart=bool(door.options["restart"]), empty=False)
         for event in session.converge(wire):
             _follow(door, machine, event)
-    outcomes = [outcome.as_dict() for _, change in planned for outcome in change.outcomes]
+    outcomes = [
+        outcome.as_dict() for found, change in planned for outcome in _states(patches, found, change, door.check)
+    ]
     changed = [edit.path for _, change in planned for edit in change.edits]
     if door.options.get("diff"):
         _show_edits(door, [edit for _, change in planned for edit in change.edits])
-    return {"sglang_version": _version(installed), "patches": outcomes, "changed": changed}
+    return {
+        "sglang_version": _version(installed),
+        "patches": outcomes,
+        "would_change" if door.check else "changed": changed,
+    }
+
+
+def _states(patches: Sequence[Patch], found: Installed, change: Change, dry: bool) -> Sequence[Outcome]:
+    """The states afterwards; in a dry run, where there is no afterwards, those now."""
+    from roles.patches.decide import decide_all
+
+    own = [patch for patch in patches if patch.distribution == found.tree.distribution]
+    return decide_all(own, found.tree, found.manifest) if dry else change.outcomes
 
 
 def _planned(what: str, patches: Sequence[Patch], found: Installed) -> Change:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from blackstart.errors import BlackstartError, InputError, VerifyError
+from blackstart.errors import BlackstartError, CheckError, InputError, VerifyError
 from blackstart.front import Door, Result, task
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def stop(door: Door) -> Result:
 
 @task(machines=True, help={"profile": "name of a profile of inventory/profiles"})
 def restart(door: Door, profile: str = "") -> Result:
-    """Stop the server and start it from a named profile; a profile that does not exist leaves it alone."""
-    return _each(door, profile, lambda fleet, machine: {**_stop(fleet, machine), **_start(fleet, machine)})
+    """Stop the server and start it from a named profile; whatever would keep it from starting leaves it alone."""
+    return _each(door, profile, _restart)
 
 
 @task(machines=True)
@@ -128,6 +128,23 @@ def _start(fleet: Fleet, machine: Machine) -> dict[str, Any]:
     facts = _facts(fleet, machine, [dict(question) for question in probes(variables)])
     _carry_out(fleet, machine, state(variables, facts))
     return {"state": "ready", "profile": variables.server_profile, "model": variables.served_model()}
+
+
+def _restart(fleet: Fleet, machine: Machine) -> dict[str, Any]:
+    """What would refuse the start is found while the old server still serves. Raises CheckError."""
+    from roles.server.state import gate_argv
+
+    variables = _variables(fleet, machine)
+    if variables.profile().patches:
+        (ran,) = _facts(fleet, machine, [{"probe": "run", "argv": gate_argv(variables)}])
+        if ran["status"] != 0:
+            raise CheckError(
+                "the sources lack a patch that the profile requires; the running server was left alone",
+                where=machine.name,
+                found=ran["output"].strip(),
+                remedy=f"inv patch.apply --limit {machine.name}, or inv up",
+            )
+    return {**_stop(fleet, machine), **_start(fleet, machine)}
 
 
 def _stop(fleet: Fleet, machine: Machine) -> dict[str, Any]:
