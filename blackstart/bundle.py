@@ -1,16 +1,28 @@
-"""The agent as one program: its modules' sources, and the few lines that import them from memory on the machine."""
+"""The agent as one program: its modules, and the few lines that import them from memory on the machine.
+
+They travel as bytecode and as source. A machine whose Python reads the controller's bytecode need not compile them,
+which would take it longer than everything else that a run without changes does; the others, and tracebacks, have the
+source.
+"""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
+import marshal
+import os
 import zlib
+from collections.abc import Mapping
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
 AGENT = Path(__file__).parent / "agent"
 PACKAGE = "blackstart_agent"
+KEPT = 8
+"""Programs in the cache: of other checkouts, other versions, other Pythons."""
 
-# Reads one length-prefixed block from stdin and leaves the rest of stdin to the program.
+# Reads one length-prefixed block from stdin, the loader, which reads the others and leaves stdin to the agent.
 BOOTSTRAP = (
     "import os,zlib\n"
     "def take(n):\n"
@@ -20,32 +32,80 @@ BOOTSTRAP = (
     "  if not c:raise SystemExit(0)\n"
     "  b+=c\n"
     " return b\n"
-    "exec(zlib.decompress(take(int(take(8)))))"
+    "def block():return take(int(take(8)))\n"
+    "exec(zlib.decompress(block()))"
 )
 
 LOADER = """
-import importlib.abc, importlib.util, json, sys
-class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+import importlib.util, json, marshal, sys
+magic, compiled, sources = block(), block(), block()
+codes = marshal.loads(zlib.decompress(compiled)) if magic == importlib.util.MAGIC_NUMBER else {}
+class Modules:
     def find_spec(self, name, path=None, target=None):
-        return importlib.util.spec_from_loader(name, self, is_package=name == PACKAGE) if name in SOURCES else None
-    def get_source(self, name):
-        return SOURCES[name]
+        if name == PACKAGE or name.startswith(PACKAGE + "."):
+            return importlib.util.spec_from_loader(name, self, is_package=name == PACKAGE)
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        exec(codes.get(module.__name__) or self.get_code(module.__name__), module.__dict__)
     def get_code(self, name):  # with a file name, so that a traceback tells modules apart
-        return compile(SOURCES[name], name.replace(".", "/") + ".py", "exec", dont_inherit=True)
-    def is_package(self, name):
-        return name == PACKAGE
-sys.meta_path.insert(0, Sources())
+        return compile(self.get_source(name), name.replace(".", "/") + ".py", "exec", dont_inherit=True)
+    def get_source(self, name):
+        global sources
+        if isinstance(sources, bytes):
+            sources = json.loads(zlib.decompress(sources))
+        return sources[name]
+sys.meta_path.insert(0, Modules())
 importlib.import_module(PACKAGE + ".main").main()
 """
 
 
 @functools.cache
 def program() -> bytes:
-    """The agent, compressed and length-prefixed, as BOOTSTRAP reads it."""
-    sources = {PACKAGE: ""}
-    for module in sorted(AGENT.glob("*.py")):
-        if module.name != "__init__.py":
-            sources[f"{PACKAGE}.{module.stem}"] = module.read_text()
-    text = f"import importlib\nPACKAGE = {PACKAGE!r}\nSOURCES = __import__('json').loads({json.dumps(sources)!r})\n"
-    packed = zlib.compress((text + LOADER).encode(), 6)
-    return b"%08d" % len(packed) + packed
+    """The agent as BOOTSTRAP reads it."""
+    sources = _sources()
+    digest = hashlib.sha256(MAGIC_NUMBER + json.dumps([BOOTSTRAP, LOADER, sources]).encode()).hexdigest()
+    place = _cache() / f"{digest}.agent"
+    try:
+        return place.read_bytes()
+    except OSError:
+        made = build(sources)
+    _keep(place, made)
+    return made
+
+
+def build(sources: Mapping[str, str]) -> bytes:
+    """Module names with their sources → loader, magic number, bytecode and sources, each with its length before it."""
+    codes = {
+        name: compile(source, name.replace(".", "/") + ".py", "exec", dont_inherit=True)
+        for name, source in sources.items()
+    }
+    blocks = (
+        zlib.compress(f"PACKAGE = {PACKAGE!r}\n{LOADER}".encode()),
+        MAGIC_NUMBER,
+        zlib.compress(marshal.dumps(codes)),
+        zlib.compress(json.dumps(sources).encode()),
+    )
+    return b"".join(b"%08d" % len(block) + block for block in blocks)
+
+
+def _sources() -> dict[str, str]:
+    modules = sorted(module for module in AGENT.glob("*.py") if module.name != "__init__.py")
+    return {PACKAGE: "", **{f"{PACKAGE}.{module.stem}": module.read_text() for module in modules}}
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("BLACKSTART_CACHE") or Path.home() / ".cache" / "blackstart") / "agents"
+
+
+def _keep(place: Path, made: bytes) -> None:
+    """For the next run; without a folder that can be written, each run builds its own."""
+    beside = place.with_suffix(f".{os.getpid()}")
+    try:
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        beside.write_bytes(made)
+        beside.rename(place)
+        for old in sorted(place.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)[:-KEPT]:
+            old.unlink(missing_ok=True)
+    except OSError:
+        return

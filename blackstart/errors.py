@@ -28,7 +28,7 @@ class BlackstartError(Exception):
     def __str__(self) -> str:
         lines = [f"{self.where}: {self.message}" if self.where else self.message]
         if self.found:
-            lines.append(f"  found: {self.found}")
+            lines.append("  found: " + self.found.replace("\n", "\n         "))
         if self.remedy:
             lines.append(f"  do: {self.remedy}")
         return "\n".join(lines)

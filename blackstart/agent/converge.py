@@ -1,36 +1,38 @@
 """Carrying out a plan: its sections in order, then the handlers that are owed, then what it verifies."""
 
+import importlib
 import json
 import time
-from typing import Any, Dict, List, Optional, Set, Type
+from typing import Any, Dict, List, Optional, Set, Tuple
 
-from . import accounts, commands, files, filesets, jobs, packages, units, waits
-from .kind import Context, Kind, Refused, Verdict
+from . import filesets, units
+from .kind import Context, Detached, Kind, Refused, Verdict
 from .probes import probe
 from .run import run
 from .store import Store, now
 from .wire import Wire
 from .world import Unknown, World, sha256
 
-KINDS: Dict[str, Type[Kind]] = {
-    "directory": files.Directory,
-    "file": files.File,
-    "tree": files.Tree,
-    "link": files.Link,
-    "lines": files.Lines,
-    "absent": files.Absent,
-    "fileset": filesets.FileSet,
-    "apt": packages.Apt,
-    "group": accounts.Group,
-    "user": accounts.User,
-    "command": commands.Command,
-    "job": jobs.Job,
-    "undecided": commands.Undecided,
-    "archive": commands.Archive,
-    "unit": units.Unit,
-    "booted": waits.Booted,
-    "opens": waits.Opens,
-    "http": waits.Http,
+# A kind's module and class, imported on first use: every exec pays for its imports, and most plans need few of these.
+KINDS: Dict[str, Tuple[str, str]] = {
+    "directory": ("files", "Directory"),
+    "file": ("files", "File"),
+    "tree": ("files", "Tree"),
+    "link": ("files", "Link"),
+    "lines": ("files", "Lines"),
+    "absent": ("files", "Absent"),
+    "fileset": ("filesets", "FileSet"),
+    "apt": ("packages", "Apt"),
+    "group": ("accounts", "Group"),
+    "user": ("accounts", "User"),
+    "command": ("commands", "Command"),
+    "job": ("jobs", "Job"),
+    "undecided": ("commands", "Undecided"),
+    "archive": ("archives", "Archive"),
+    "unit": ("units", "Unit"),
+    "booted": ("waits", "Booted"),
+    "opens": ("waits", "Opens"),
+    "http": ("waits", "Http"),
 }
 
 
@@ -61,6 +63,11 @@ class Run:
     def context(self) -> Context:
         return Context(self.world, self.store, self.say, self.wire.controller_is_gone, not self.check)
 
+    def _kind(self, spec: Dict[str, Any]) -> Kind:
+        module, name = KINDS[spec["kind"]]
+        kind: Kind = getattr(importlib.import_module("." + module, __package__), name)(spec, self.context())
+        return kind
+
     def execute(self) -> None:
         """Raises Held where another controller works on this machine."""
         if not self.check:
@@ -74,7 +81,7 @@ class Run:
                 for spec in section["resources"]:
                     self._resource(spec)
             else:
-                self._handlers()
+                self._all_handlers()
                 for section in self.plan["sections"]:
                     for spec in section["verify"]:
                         self._verify(spec)
@@ -107,8 +114,8 @@ class Run:
             raise Stop
         started = time.monotonic()
         self.current = spec["id"]
-        kind = KINDS[spec["kind"]](spec, self.context())
-        if isinstance(kind, waits.Wait):
+        kind = self._kind(spec)
+        if kind.verifies:
             self._verify(spec)
             return
         self.wire.emit("start", id=spec["id"])
@@ -128,7 +135,7 @@ class Run:
             self._done(spec, "unknown", started, detail="after " + unknown.after)
         except Refused as refused:
             self._fail(spec, started, refused.message, refused.remedy, refused.passing)
-        except jobs.Detached:
+        except Detached:
             raise Stop from None
         except OSError as error:
             self._fail(spec, started, str(error), "see that the file system is there, writable and has room")
@@ -163,6 +170,15 @@ class Run:
             handler = self.plan["handlers"][name]
             owed.setdefault(name, {"handler": handler, "since": now(), "run": units.invocation(handler["unit"])})
         self.store.set_owed(owed)
+
+    def _all_handlers(self) -> None:
+        started = time.monotonic()
+        try:
+            self._handlers()
+        except Refused as refused:
+            spec = {"id": "handlers"}
+            self._done(spec, "failed", started, name="handlers", detail=refused.message, remedy=refused.remedy)
+            raise Stop from None
 
     def _handlers(self) -> None:
         owed = {} if self.world.is_empty else self.store.owed()
@@ -214,9 +230,11 @@ class Run:
         started = time.monotonic()
         self.current = spec["id"]
         self.wire.emit("start", id=spec["id"])
-        kind = KINDS[spec["kind"]](spec, self.context())
+        kind = self._kind(spec)
         try:
             self._done(spec, "verified", started, detail=kind.apply() or "")
+        except Detached:
+            raise Stop from None
         except Refused as refused:
             self._done(spec, "failed", started, detail=refused.message, remedy=refused.remedy, verify=True)
             raise Stop from None

@@ -1,7 +1,6 @@
 """Kinds that are about paths: directory, file, link, lines, absent."""
 
 import os
-import shutil
 import stat
 from typing import Optional, Tuple
 
@@ -310,6 +309,8 @@ class Absent(PathKind):
         folder = os.path.realpath(os.path.dirname(self.path.rstrip("/")))  # the link that goes may lead to it
         before = None
         if entry.kind == "directory":
+            import shutil  # here, because few plans remove a tree
+
             shutil.rmtree(self.path)
         else:
             if entry.kind == "file":

@@ -11,7 +11,7 @@ import subprocess
 import time
 from typing import List, Optional, Tuple
 
-from .kind import Kind, Refused, Verdict
+from .kind import Detached, Kind, Refused, Verdict
 from .run import PATH, run
 from .store import sync_folder, write_atomically
 
@@ -29,10 +29,6 @@ status=$?
 rm -rf {credentials}
 echo "$status" >{exit}.new && sync {exit}.new && mv {exit}.new {exit}
 """
-
-
-class Detached(Exception):
-    """The controller went away while it was attached; the job goes on."""
 
 
 class Job(Kind):

@@ -19,6 +19,10 @@ class Refused(Exception):
         self.passing = passing
 
 
+class Detached(Exception):
+    """The controller went away while something was waited for; a job that was attached to goes on."""
+
+
 class Verdict(NamedTuple):
     """`changes` says whether apply would act; `diff` and `detail` are for people."""
 
@@ -39,6 +43,9 @@ class Context(NamedTuple):
 
 class Kind:
     """One resource of a plan. `spec` is the resource as data, as the controller sent it."""
+
+    verifies = False
+    """True for what changes nothing and only waits for something to be true."""
 
     def __init__(self, spec: Dict[str, Any], context: Context) -> None:
         self.spec = spec

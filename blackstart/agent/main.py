@@ -2,7 +2,6 @@
 
 import os
 import sys
-import traceback
 from typing import Any, Dict
 
 from .converge import Run, facts_digest
@@ -30,6 +29,8 @@ def serve(source: int, sink: int) -> None:
         except OSError as error:
             wire.emit("broken", message=str(error))
         except Exception:  # noqa: BLE001  the last line of defence: the controller must hear of a fault of ours
+            import traceback  # here, because a run without faults never needs it
+
             wire.emit("fault", trace=traceback.format_exc())
         wire.emit("end")
 

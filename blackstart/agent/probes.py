@@ -76,8 +76,9 @@ def _search(world: World, question: Dict[str, Any]) -> Any:
 def _walk(root: str, suffixes: "tuple[str, ...]") -> Iterator[str]:
     for folder, _, names in os.walk(root):
         for name in names:
-            if name.endswith(suffixes):
-                yield os.path.join(folder, name)
+            path = os.path.join(folder, name)
+            if name.endswith(suffixes) and os.path.isfile(path):  # a link may lead nowhere, a pipe would block
+                yield path
 
 
 def _add_record_lines(found: Dict[str, Dict[str, str]], pattern: str) -> None:
@@ -100,14 +101,24 @@ def _listener(world: World, question: Dict[str, Any]) -> Any:
         return None
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            targets = {os.readlink("/proc/%s/fd/%s" % (pid, fd)) for fd in os.listdir("/proc/%s/fd" % pid)}
+            if _holds_one_of(pid, inodes):
+                with open("/proc/%s/comm" % pid) as stream:
+                    name = stream.read().strip()
+                return {"pid": int(pid), "name": name, "unit": _unit_of(pid)}
         except OSError:
             continue  # it ended, or is not ours to look at
-        if targets & inodes:
-            with open("/proc/%s/comm" % pid) as stream:
-                name = stream.read().strip()
-            return {"pid": int(pid), "name": name, "unit": _unit_of(pid)}
     return {"pid": 0, "name": "a process that this login may not see", "unit": ""}
+
+
+def _holds_one_of(pid: str, inodes: "set[str]") -> bool:
+    folder = "/proc/%s/fd" % pid
+    for number in os.listdir(folder):
+        try:
+            if os.readlink(os.path.join(folder, number)) in inodes:
+                return True
+        except FileNotFoundError:
+            continue  # closed since; the others still count
+    return False
 
 
 def _listening_inodes(port: int) -> "set[str]":
@@ -166,7 +177,8 @@ def _tail(world: World, question: Dict[str, Any]) -> Any:
 
 def _http(world: World, question: Dict[str, Any]) -> Any:
     """{status, body} of a GET on this machine; status 0 where nothing answers."""
-    import urllib.error  # here, because most runs ask no server
+    import http.client  # here, because most runs ask no server
+    import urllib.error
     import urllib.request
 
     if world.is_empty:
@@ -176,9 +188,10 @@ def _http(world: World, question: Dict[str, Any]) -> Any:
         with opener.open(question["url"], timeout=question.get("timeout", 25)) as answer:
             return {"status": answer.status, "body": answer.read(MAX_TEXT).decode("utf-8", "replace")}
     except urllib.error.HTTPError as error:
-        return {"status": error.code, "body": error.read(MAX_TEXT).decode("utf-8", "replace")}
-    except OSError as error:
-        return {"status": 0, "body": str(error)}
+        with error:
+            return {"status": error.code, "body": error.read(MAX_TEXT).decode("utf-8", "replace")}
+    except (OSError, http.client.HTTPException) as error:
+        return {"status": 0, "body": str(error) or type(error).__name__}
 
 
 KINDS: Dict[str, Callable[[World, Dict[str, Any]], Any]] = {

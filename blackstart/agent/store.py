@@ -1,10 +1,9 @@
 """What the agent keeps on a machine: the lock, the journal, replaced contents, and handlers that are still owed."""
 
-import datetime
 import fcntl
 import json
 import os
-import tempfile
+import time
 from typing import Any, Dict, Optional
 
 STATE = "/var/lib/blackstart"
@@ -21,7 +20,7 @@ class Held(Exception):
 
 
 def now() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 class Store:
@@ -94,6 +93,8 @@ def write_atomically(path: str, content: bytes, mode: Optional[int], ids: Option
     What a killed run left beside the file is removed first. Mode and owner that are None are not touched at all:
     some file systems own them.
     """
+    import tempfile  # here, because a run without changes writes nothing
+
     folder, name = os.path.split(path)
     for stale in os.listdir(folder):
         if stale.startswith(".%s." % name) and stale.endswith(TEMPORARY):

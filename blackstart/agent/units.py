@@ -89,6 +89,8 @@ def _wanted_by_something(unit: str) -> bool:
 
 
 def invocation(unit: str) -> Optional[str]:
-    """The id of a unit's present run; None while it does not run."""
+    """The id of a unit's present run; None while it does not run, and where no systemd could run it."""
+    if not os.path.isdir("/run/systemd/system"):
+        return None
     found = show(unit)
     return found.get("InvocationID") if found["ActiveState"] in ("active", "activating", "reloading") else None

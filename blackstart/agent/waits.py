@@ -1,5 +1,6 @@
 """What a plan verifies once its changes are made: things that become true in their own time, each with a deadline."""
 
+import http.client
 import json
 import os
 import time
@@ -7,21 +8,30 @@ import urllib.error
 import urllib.request
 from typing import Any, Optional
 
-from .kind import Kind, Refused, Verdict
+from .kind import Detached, Kind, Refused, Verdict
 from .run import run
 from .units import show
 
 POLL_S = 0.1
+GET_TIMEOUT_S = 30
 
 
 class Wait(Kind):
     """A verification: it changes nothing. `apply` returns what was seen, for people and for JSON."""
+
+    verifies = True
 
     def check(self) -> Verdict:
         return Verdict(False)
 
     def predict(self) -> None:
         """Nothing is made."""
+
+    def pause(self) -> None:
+        """Between two looks. Raises Detached where nobody waits with us any more: the lock must not be held for him."""
+        if self.context.gone():
+            raise Detached
+        time.sleep(POLL_S)
 
 
 class Booted(Wait):
@@ -41,7 +51,7 @@ class Booted(Wait):
                     "systemd is %s%s" % (" ".join(state) or "silent", ": " + " ".join(failed) if failed else ""),
                     "see `systemctl --failed` on this machine",
                 )
-            time.sleep(POLL_S)
+            self.pause()
 
     def _failed(self) -> "list[str]":
         ran = run(["systemctl", "list-units", "--state=failed", "--no-legend", "--plain"])
@@ -69,7 +79,7 @@ class Http(Wait):
     def apply(self) -> str:
         deadline = time.monotonic() + self.spec["deadline"]
         while True:
-            answer = self._ask()
+            answer = self._ask(max(deadline - time.monotonic(), 1))
             if isinstance(answer, bytes):
                 return answer.decode("utf-8", "replace")
             self._require_unit()
@@ -78,22 +88,26 @@ class Http(Wait):
                     "%s did not answer 200 within %g s: %s" % (self.spec["url"], self.spec["deadline"], answer),
                     self.spec.get("remedy", ""),
                 )
-            time.sleep(POLL_S)
+            self.pause()
 
-    def _ask(self) -> Any:
+    def _ask(self, patience: float) -> Any:
+        """A GET is asked anew where no answer comes; a POST means work, which is worth waiting for."""
         body: Optional[Any] = self.spec.get("body")
         request = urllib.request.Request(
             self.spec["url"],
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/json"},
         )
+        if body is None:
+            patience = min(patience, GET_TIMEOUT_S)
         try:
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as answer:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=patience) as answer:
                 return answer.read()
         except urllib.error.HTTPError as error:
-            return "HTTP %d" % error.code
-        except OSError as error:
-            return str(getattr(error, "reason", error))
+            with error:
+                return "HTTP %d" % error.code
+        except (OSError, http.client.HTTPException) as error:
+            return str(getattr(error, "reason", "")) or str(error) or type(error).__name__
 
     def _require_unit(self) -> None:
         unit = self.spec.get("unit")

@@ -3,7 +3,6 @@ would have made. In an applying run the overlay stays empty and every answer com
 
 import errno
 import grp
-import hashlib
 import os
 import pwd
 import stat
@@ -44,6 +43,8 @@ FRESH_MACHINE = frozenset(
 
 
 def sha256(data: bytes) -> str:
+    import hashlib  # here, because a run without changes often hashes nothing
+
     return hashlib.sha256(data).hexdigest()
 
 

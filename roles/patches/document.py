@@ -13,7 +13,7 @@ TEMPLATE = "patches/page.md.j2"
 MARKS = {
     "needed": "needed",
     "upstream": "upstream",
-    "not-applicable": "–",
+    "not-applicable": "-",
     "applied": "applied",
     "drifted": "**drifted**",
 }

@@ -13,7 +13,7 @@ from .definition import Patch
 from .outcome import Outcome, State
 from .releases import Release
 from .status import outcomes
-from .tree import STATE_FOLDER, sha256
+from .tree import STATE_FOLDER
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Cell:
 
 
 def run(releases: Sequence[Release], patches: Sequence[Patch]) -> list[Cell]:
-    """Each patch's state on each release; and where one is needed: applied, applied again, reverted, applied after that."""
+    """Each patch's state on each release; and where one is needed: applied, again, reverted, and applied after that."""
     cells: list[Cell] = []
     for release in releases:
         if release.folder is None:
@@ -43,8 +43,7 @@ def _try(version: str, folder: Path, patches: Sequence[Patch]) -> list[Cell]:
     found = outcomes(folder, patches)
     problems = dict.fromkeys((patch.name for patch in patches), "")
     needed = [outcome.patch for outcome in found if outcome.state == "needed"]
-    for name, problem in _there_and_back(folder, needed).items() if needed else ():
-        problems[name] = problem
+    problems |= _there_and_back(folder, needed) if needed else {}
     return [Cell(version, o.patch.name, o.state, o.file, o.detail, problems[o.patch.name] or _drift(o)) for o in found]
 
 
@@ -91,8 +90,3 @@ def _there_and_back(folder: Path, patches: Sequence[Patch]) -> dict[str, str]:
 def _contents(folder: Path) -> dict[str, bytes]:
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and STATE_FOLDER not in path.parts)
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
-def fingerprint(cells: Sequence[Cell]) -> str:
-    """Changes with anything that the table shows."""
-    return sha256(repr([(c.version, c.patch, c.state, c.file, c.problem) for c in cells]).encode())

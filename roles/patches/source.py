@@ -82,7 +82,7 @@ class Source:
         return first.group().decode("ascii") if first else "\n"
 
     def binds(self, name: str) -> bool:
-        """Whether the module binds the name: by an import, an assignment, a function or a class. `import *` may bind any."""
+        """Whether the module binds the name, by an import, an assignment, a def or a class; `import *` may bind any."""
         if self._bound is None:
             self._bound = frozenset(_bound(self.tree.body))
         return name in self._bound or "*" in self._bound
@@ -111,17 +111,15 @@ def _bound(statements: Iterable[ast.stmt]) -> Iterator[str]:
             yield statement.name
         elif isinstance(statement, ast.Import | ast.ImportFrom):
             yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
-        elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
-            yield from (n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
         else:
-            yield from _bound(inner for inner in ast.iter_child_nodes(statement) if isinstance(inner, ast.stmt))
             for inner in ast.iter_child_nodes(statement):
-                if isinstance(inner, ast.ExceptHandler | ast.match_case):
+                if isinstance(inner, ast.stmt):
+                    yield from _bound([inner])
+                elif isinstance(inner, ast.ExceptHandler | ast.match_case):
                     yield from _bound(inner.body)
-                elif isinstance(inner, ast.expr | ast.withitem):
-                    yield from (
-                        n.id for n in ast.walk(inner) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-                    )
+                else:
+                    names = (node for node in ast.walk(inner) if isinstance(node, ast.Name))
+                    yield from (name.id for name in names if isinstance(name.ctx, ast.Store))
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def chosen(patch: DiffPatch) -> list[FileDiff]:
 
 
 def fit(hunks: Sequence[Hunk], content: bytes) -> Fit:
-    """Where each hunk's old lines stand, to the letter: at its own line, moved as the hunk before was, or the one place.
+    """Where each hunk's old lines stand, to the letter: at its own line, moved as the hunk before, or the one place.
 
     Hunks keep their order. Where the lines stand more than once and none is at its own line, nothing is guessed.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -78,6 +79,12 @@ def unit_text(variables: Variables) -> str:
         stop_timeout_s=variables.server_stop_timeout_s,
         limits=variables.server_limits,
     )
+
+
+def profile_of(text: str) -> str | None:
+    """The profile that a unit file of ours was written from, which a restart may have chosen over the inventory's."""
+    found = re.search(r"^X-Blackstart-Profile=(.+)$", text, re.M)
+    return found[1] if found else None
 
 
 def gate_argv(variables: Variables) -> list[str]:

@@ -165,22 +165,23 @@ def _stop(fleet: Fleet, machine: Machine) -> dict[str, Any]:
 
 
 def _status(fleet: Fleet, machine: Machine) -> dict[str, Any]:
-    from roles.server.state import probes
+    from roles.server.state import probes, profile_of
 
     variables = _variables(fleet, machine)
     questions: list[dict[str, Any]] = [
         {"probe": "unit", "unit": variables.server_unit},
         {"probe": "processes", "needle": NEEDLE},
         {"probe": "http", "url": variables.url("/health")},
+        {"probe": "file", "path": f"/etc/systemd/system/{variables.server_unit}"},
         *(dict(question) for question in probes(variables)),
     ]
-    unit, processes, health, listener = _facts(fleet, machine, questions)
+    unit, processes, health, unit_file, listener = _facts(fleet, machine, questions)
     return {
         "state": unit["ActiveState"],
         "ready": health["status"] == 200,
         "processes": len(processes),
         "port": variables.port() if listener else None,
-        "profile": variables.server_profile,
+        "profile": profile_of(unit_file["text"]) if unit_file else None,
     }
 
 

@@ -123,7 +123,13 @@ def _comparisons(m: Maker, test: Membership) -> None:
     m.function("a list of those that may not", test.refusing(f"{left} in {denied}"))
     m.function("the same list with the sense turned", test.refusing(f"{left} in [{shown}]"))
     cases = " | ".join(f'"{entry}"' for entry in test.entries)
-    matching = f"    match {left}:\n        case {cases}:\n            listed = True\n        case _:\n            listed = False\n"
+    matching = f"""\
+    match {left}:
+        case {cases}:
+            listed = True
+        case _:
+            listed = False
+"""
     line = test.function.rindex("\n", 0, test.start) + 1
     matched = test.asking("listed")
     m.function("a match statement", matched[:line] + matching + matched[line:])

@@ -127,7 +127,7 @@ def ask_gate(text: str, name: str) -> dict[GateKey, bool]:
 
 
 def _owner(function: Callable[..., Any]) -> Any:
-    """What the function's class gives by name; for a function of the module, what the module gives, as if it were one."""
+    """What the function's class gives by name; for a function of the module, what the module gives."""
     names = function.__globals__
     owner = names.get(function.__qualname__.rpartition(".")[0].rpartition(".")[2])
     return _Given(names if owner is None else dict(vars(owner)))
@@ -187,46 +187,43 @@ class Numbers:
 
 
 RANK, ROPE, ROWS = 512, 64, 5
+PACKED = 656
 TABLE, BATCH = [4, 0, 2], [1, 3, 0]
+METADATA: dict[str, dict[str, Any]] = {
+    "table": {"page_table_1_flattened": TABLE},
+    "none": {"page_table_1_flattened": None},
+    "absent": {},
+}
+# A value v of a row is stored as v in the raw pool and as v / 2 in the packed one.
+VALUES = [[float(1000 * row + column) for column in range(PACKED)] for row in range(ROWS)]
+STORED = {True: [[value / 2 for value in row] for row in VALUES], False: [row[: RANK + ROPE] for row in VALUES]}
+Parts = tuple[list[list[float]], list[list[float]]]
 
 
-def ask_guard(
-    text: str, name: str, *, metadata: str, packed: bool
-) -> tuple[list[list[float]], list[list[float]]] | str:
-    """The two parts that the reader gives, as numbers; or the name of what it raises.
-
-    metadata: "table", "none" or "absent". A value v of row r is stored as v in the raw pool and as v / 2 in the packed.
-    """
-    width = 656 if packed else RANK + ROPE
-    stored = [[_value(row, column) / (2 if packed else 1) for column in range(width)] for row in range(ROWS)]
+def ask_guard(text: str, name: str) -> dict[tuple[str, bool], Parts | str]:
+    """(metadata, packed) -> the two parts that the reader gives, as numbers; or the name of what it raises."""
+    now = types.SimpleNamespace(packed=True, backend=None)
 
     class Pool:
-        dsa_kv_cache_store_fp8 = nsa_kv_cache_store_fp8 = packed
+        dsa_kv_cache_store_fp8 = nsa_kv_cache_store_fp8 = property(lambda _: now.packed)
 
         def get_key_buffer(self, _: int) -> Numbers:
-            return Numbers(stored, True)
+            return Numbers(STORED[now.packed], True)
 
         def get_mla_kv_buffer(self, _: Any, loc: list[int], _dtype: Any = None) -> tuple[Numbers, Numbers]:
-            rows = Numbers(stored, True)[loc]
+            rows = self.get_key_buffer(7)[loc]
             return rows[:, :, :RANK], rows[:, :, RANK : RANK + ROPE]
 
     def dequantise(buffer: Numbers, indices: list[int]) -> Numbers:
-        assert buffer.shape[-1] == 656, "dim_quant"
+        assert buffer.shape[-1] == PACKED, "dim_quant"
         return Numbers([[2 * value for value in row[: RANK + ROPE]] for row in buffer[indices].rows], True)
 
-    held = types.SimpleNamespace(
-        **{"table": {"page_table_1_flattened": TABLE}, "none": {"page_table_1_flattened": None}}.get(metadata, {})
-    )
-    backend = types.SimpleNamespace(forward_metadata=held, kv_index_translator=None)
     pool = Pool()
-    batch = types.SimpleNamespace(
-        attn_backend=backend, token_to_kv_pool=pool, fetch_mha_one_shot_kv_indices=lambda: BATCH
-    )
     given = {
         "torch": NOTHING,
         "TboAttnBackend": type("TboAttnBackend", (), {}),
-        "get_attn_backend": lambda: backend,
-        "resolve_attn_backend": lambda _: backend,
+        "get_attn_backend": lambda: now.backend,
+        "resolve_attn_backend": lambda _: now.backend,
         "get_token_to_kv_pool": lambda: pool,
         "dequantize_k_cache_paged": dequantise,
         "dequantize_k_cache_paged_dsa": dequantise,
@@ -243,20 +240,30 @@ def ask_guard(
         def __getattr__(self, attribute: str) -> Any:
             return getattr(_owner(reader), attribute).__get__(self)
 
+    answers = {}
+    for metadata, held in METADATA.items():
+        for now.packed in (True, False):
+            now.backend = types.SimpleNamespace(
+                forward_metadata=types.SimpleNamespace(**held), kv_index_translator=None
+            )
+            batch = types.SimpleNamespace(
+                attn_backend=now.backend, token_to_kv_pool=pool, fetch_mha_one_shot_kv_indices=lambda: BATCH
+            )
+            answers[metadata, now.packed] = _parts(reader, Attention(), batch)
+    return answers
+
+
+def _parts(reader: Callable[..., Any], attention: Any, batch: Any) -> Parts | str:
     try:
-        answer = reader(Attention(), batch)
+        answer = reader(attention, batch)
         if inspect.iscoroutine(answer):
             answer.close()
         latent, positions = answer
-    except (AttributeError, AssertionError, NameError, TypeError, KeyError, ValueError) as error:
+        return latent.rows, positions.rows
+    except (AttributeError, AssertionError, NameError, TypeError, KeyError, ValueError, NotImplementedError) as error:
         return type(error).__name__
-    return latent.rows, positions.rows
 
 
-def expected(indices: list[int]) -> tuple[list[list[float]], list[list[float]]]:
-    rows = [[_value(row, column) for column in range(RANK + ROPE)] for row in indices]
-    return [row[:RANK] for row in rows], [row[RANK:] for row in rows]
-
-
-def _value(row: int, column: int) -> float:
-    return float(1000 * row + column)
+def expected(indices: list[int]) -> Parts:
+    rows = [VALUES[row] for row in indices]
+    return [row[:RANK] for row in rows], [row[RANK : RANK + ROPE] for row in rows]

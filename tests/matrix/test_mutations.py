@@ -94,11 +94,7 @@ def _gate_truth(text: str, name: str) -> tuple[str, Any]:
 
 
 def _guard_truth(text: str, name: str) -> tuple[str, Any]:
-    answers = {
-        (metadata, packed): oracles.ask_guard(text, name, metadata=metadata, packed=packed)
-        for metadata in ("table", "none", "absent")
-        for packed in (True, False)
-    }
+    answers = oracles.ask_guard(text, name)
     if answers["table", True] != oracles.expected(oracles.TABLE):
         return "strange", answers
     fallen = [

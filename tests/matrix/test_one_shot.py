@@ -1,4 +1,4 @@
-"""What the guard falls back to holds what the table would: the releases' own code for both, run on the same small batch."""
+"""What the guard falls back to holds what the table would: the releases' own code for both, on one small batch."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_the_fallback_holds_what_the_table_would(folders: dict[str, Path]) -> No
 
 
 def test_virtual_rows_are_made_physical_once(folders: dict[str, Path]) -> None:
-    """From 0.5.19 the batch translates its indices itself; the reader must not do it again, and before 0.5.19 none are."""
+    """From 0.5.19 the batch translates its indices itself, and the reader must not do it again; earlier, none are."""
     for version, folder in folders.items():
         if order(version) >= order("0.5.6"):
             shift = 100 if order(version) >= order("0.5.19") else 0

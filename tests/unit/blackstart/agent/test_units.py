@@ -1,0 +1,302 @@
+import pytest
+
+from blackstart.agent import converge, units
+from blackstart.agent.run import Ran
+from blackstart.resources import Restart, directory, file, unit
+
+UNIT = "x.service"
+
+
+class Systemd:
+    """systemctl on one unit that is only a handful of properties."""
+
+    def __init__(self):
+        self.enabled = "disabled"
+        self.active = "inactive"
+        self.load = "loaded"
+        self.reload = "no"
+        self.invocation = ""
+        self.runs = 0
+        self.called = []
+        self.broken = ""
+
+    def start(self):
+        self.runs += 1
+        self.active, self.invocation = "active", f"run{self.runs}"
+
+    def run(self, argv, timeout=None):
+        assert argv[0] == "systemctl"
+        if self.broken:
+            return Ran(1, self.broken)
+        if argv[1] == "show":
+            return Ran(0, self.show())
+        self.called.append(" ".join(argv[1:]))
+        match argv[1]:
+            case "start" | "restart":
+                self.start()
+            case "stop":
+                self.active, self.invocation = "inactive", ""
+            case "enable":
+                self.enabled = "enabled"
+            case "disable":
+                self.enabled = "disabled"
+            case "daemon-reload":
+                self.reload, self.load = "no", "loaded"
+        return Ran(0, "")
+
+    def show(self):
+        shown = {
+            "LoadState": self.load,
+            "ActiveState": self.active,
+            "UnitFileState": "" if self.load == "not-found" else self.enabled,
+            "NeedDaemonReload": self.reload,
+            "InvocationID": self.invocation,
+            "Result": "success",
+        }
+        return "".join(f"{key}={value}\n" for key, value in shown.items())
+
+
+@pytest.fixture
+def systemd(monkeypatch):
+    systemd = Systemd()
+    monkeypatch.setattr(units, "run", systemd.run)
+    monkeypatch.setattr(converge, "run", systemd.run)
+    monkeypatch.setattr(units.os.path, "isdir", lambda path: path == "/run/systemd/system")
+    monkeypatch.setattr(units, "_wanted_by_something", lambda name: False)
+    return systemd
+
+
+# the unit itself
+
+
+def test_a_unit_is_enabled_and_started_once(machine, systemd):
+    wish = unit(UNIT, enabled=True, running=True)
+    assert machine.check(wish) == ["change"]
+    assert machine.done[0]["detail"] == "enabled, inactive -> active"
+    assert systemd.called == []
+    assert machine.apply(wish) == ["changed"]
+    assert systemd.called == [f"enable -- {UNIT}", f"start --no-block -- {UNIT}"]
+    assert machine.apply(wish) == ["ok"]
+
+
+def test_a_unit_is_stopped_and_disabled(machine, systemd):
+    systemd.start()
+    systemd.enabled = "enabled"
+    wish = unit(UNIT, enabled=False, running=False)
+    assert machine.apply(wish) == ["changed"]
+    assert systemd.called == [f"disable -- {UNIT}", f"stop -- {UNIT}"]
+    assert machine.apply(wish) == ["ok"]
+
+
+def test_what_is_not_wished_is_left_as_it_is(machine, systemd):
+    systemd.start()
+    assert machine.apply(unit(UNIT)) == ["ok"]
+    assert machine.apply(unit(UNIT, enabled=True)) == ["changed"]
+    assert systemd.active == "active" and systemd.called == [f"enable -- {UNIT}"]
+
+
+def test_a_unit_that_runs_is_not_started_again(machine, systemd):
+    for state in ("active", "activating", "reloading"):
+        systemd.active = state
+        assert machine.apply(unit(UNIT, running=True)) == ["ok"]
+
+
+def test_a_failed_unit_is_reset_before_it_is_started(machine, systemd):
+    systemd.active = "failed"
+    assert machine.apply(unit(UNIT, running=True)) == ["changed"]
+    assert systemd.called == [f"reset-failed -- {UNIT}", f"start --no-block -- {UNIT}"]
+
+
+def test_a_failed_unit_is_already_stopped(machine, systemd):
+    systemd.active = "failed"
+    assert machine.check(unit(UNIT, running=False)) == ["ok"]
+
+
+@pytest.mark.parametrize("attribute", [("reload", "yes"), ("load", "not-found")])
+def test_a_changed_unit_file_is_read_anew_by_a_run_and_not_by_a_check(machine, systemd, attribute):
+    setattr(systemd, *attribute)
+    machine.check(unit(UNIT, enabled=False))
+    assert systemd.called == []
+    assert machine.apply(unit(UNIT, enabled=False)) == ["ok"]
+    assert systemd.called == ["daemon-reload"]
+
+
+def test_a_unit_whose_file_went_but_whose_links_stayed_counts_as_enabled(machine, systemd, monkeypatch):
+    systemd.load = "not-found"
+    monkeypatch.setattr(units, "_wanted_by_something", lambda name: name == UNIT)
+    assert machine.check(unit(UNIT, enabled=True)) == ["ok"]
+
+
+def test_a_future_unit_is_seen_by_what_follows(machine, systemd):
+    plan = [unit(UNIT, enabled=True, running=True), unit(UNIT, running=True), unit(UNIT, enabled=False)]
+    assert machine.check(*plan) == ["change", "ok", "change"]
+
+
+def test_an_empty_machine_has_no_unit_that_runs(machine, systemd):
+    assert machine.check(unit(UNIT, enabled=True, running=True), unit(UNIT, running=True), empty=True) == ["change", "ok"]
+
+
+def test_a_machine_without_systemd_is_refused(machine, systemd):
+    systemd.broken = "System has not been booted with systemd as init system\n"
+    for run in (machine.check, machine.apply):
+        assert run(unit(UNIT, running=True)) == ["failed"]
+        assert machine.failure.startswith("systemd does not answer: System has not been booted")
+
+
+def test_a_unit_that_cannot_be_started_is_a_failure(machine, systemd, monkeypatch):
+    real = systemd.run
+    monkeypatch.setattr(
+        units, "run", lambda argv, timeout=None: Ran(1, "Job failed.\n") if "start" in argv else real(argv)
+    )
+    assert machine.apply(unit(UNIT, running=True)) == ["failed"]
+    assert machine.failure == f"systemctl start --no-block -- {UNIT} ended with 1\nJob failed."
+
+
+# handlers
+
+HANDLERS = {"restart x": Restart(UNIT)}
+
+
+@pytest.fixture
+def conf(land):
+    """A configuration file whose change notifies the unit; called with its content."""
+    return lambda text: file(f"{land}/conf", text, notify=("restart x",))
+
+
+def handler_states(machine):
+    return [(event["name"], event["state"]) for event in machine.done if event["id"].startswith("handler")]
+
+
+def test_a_change_owes_a_restart_that_is_pending_until_it_is_allowed(machine, systemd, conf):
+    systemd.start()
+    machine.apply(conf("1"), handlers=HANDLERS)
+    assert handler_states(machine) == [("restart x", "pending")]
+    assert systemd.called == []
+    assert machine.owed()["restart x"]["run"] == "run1"
+    assert machine.apply(conf("1"), handlers=HANDLERS) == ["ok", "pending"]
+    assert machine.apply(conf("1"), handlers=HANDLERS, restart=True) == ["ok", "changed"]
+    assert systemd.called == [f"restart {'--'} {UNIT}"]
+    assert machine.owed() == {}
+    assert machine.apply(conf("1"), handlers=HANDLERS, restart=True) == ["ok"]
+
+
+def test_a_restart_is_journalled(machine, systemd, conf):
+    systemd.start()
+    machine.apply(conf("1"), handlers=HANDLERS, restart=True)
+    assert machine.journal()[-1]["unit"] == UNIT and machine.journal()[-1]["restarted"] is True
+
+
+def test_a_handler_runs_once_at_the_end_however_often_it_was_notified(machine, systemd, conf, land):
+    systemd.start()
+    other = file(f"{land}/other", "1", notify=("restart x",))
+    states = machine.apply(conf("1"), other, directory(f"{land}/d"), handlers=HANDLERS, restart=True)
+    assert states == ["changed", "changed", "changed", "changed"]
+    assert [event["id"] for event in machine.done][-1] == "handler:restart x"
+    assert systemd.called.count(f"restart -- {UNIT}") == 1
+
+
+def test_a_unit_that_does_not_run_is_owed_nothing(machine, systemd, conf):
+    assert machine.apply(conf("1"), handlers=HANDLERS, restart=True) == ["changed"]
+    assert machine.owed() == {} and systemd.called == []
+
+
+def test_a_unit_that_the_same_run_starts_is_owed_nothing(machine, systemd, conf):
+    assert machine.apply(conf("1"), unit(UNIT, running=True), handlers=HANDLERS) == ["changed", "changed"]
+    assert machine.owed() == {}
+
+
+def test_a_unit_that_somebody_restarted_meanwhile_is_owed_nothing(machine, systemd, conf):
+    systemd.start()
+    machine.apply(conf("1"), handlers=HANDLERS)
+    systemd.start()
+    assert machine.apply(conf("1"), handlers=HANDLERS, restart=True) == ["ok"]
+    assert systemd.called == [] and machine.owed() == {}
+
+
+def test_a_handler_of_an_earlier_run_is_not_lost_when_its_role_left_the_plan(machine, systemd, conf, land):
+    systemd.start()
+    machine.apply(conf("1"), handlers=HANDLERS)
+    assert machine.apply(directory(f"{land}/d"), restart=True) == ["changed", "changed"]
+    assert systemd.called == [f"restart -- {UNIT}"]
+
+
+def test_a_run_that_dies_before_its_handlers_leaves_them_to_the_next(machine, systemd, conf, land):
+    systemd.start()
+    (land / "blocked").write_text("x")
+    failing = directory(f"{land}/blocked")
+    assert machine.apply(conf("1"), failing, handlers=HANDLERS, restart=True) == ["changed", "failed"]
+    assert systemd.called == []
+    assert machine.apply(conf("1"), handlers=HANDLERS, restart=True) == ["ok", "changed"]
+
+
+def test_what_is_owed_is_written_down_before_the_change(machine, systemd, conf, monkeypatch):
+    """A run that is killed between the change and its note would lose the restart for ever."""
+    systemd.start()
+
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("blackstart.agent.files.write_atomically", killed)
+    with pytest.raises(KeyboardInterrupt):
+        machine.apply(conf("1"), handlers=HANDLERS)
+    assert machine.owed()["restart x"]["handler"] == {"unit": UNIT}
+
+
+def test_what_is_owed_keeps_its_first_date(machine, systemd, conf):
+    systemd.start()
+    machine.apply(conf("1"), handlers=HANDLERS)
+    first = machine.owed()
+    machine.apply(conf("2"), handlers=HANDLERS)
+    assert machine.owed() == first
+
+
+def test_a_restart_that_fails_stays_owed(machine, systemd, conf, monkeypatch):
+    systemd.start()
+    machine.apply(conf("1"), handlers=HANDLERS)
+    monkeypatch.setattr(converge, "run", lambda argv: Ran(1, "no\n"))
+    assert machine.apply(conf("1"), handlers=HANDLERS, restart=True) == ["ok", "failed"]
+    assert "restart x" in machine.owed()
+
+
+@pytest.mark.parametrize(("restart", "state"), [(False, "pending"), (True, "change")])
+def test_a_check_predicts_handlers_and_owes_nothing(machine, systemd, conf, restart, state):
+    systemd.start()
+    machine.check(conf("1"), handlers=HANDLERS, restart=restart)
+    assert handler_states(machine) == [("restart x", state)]
+    assert machine.owed() == {} and systemd.called == []
+
+
+def test_a_check_predicts_no_handler_where_nothing_changes_or_nothing_runs(machine, systemd, conf, land):
+    machine.check(conf("1"), handlers=HANDLERS)
+    assert handler_states(machine) == []
+    systemd.start()
+    (land / "conf").write_text("1")
+    machine.check(conf("1"), handlers=HANDLERS)
+    assert handler_states(machine) == []
+
+
+def test_a_check_speaks_of_what_earlier_runs_still_owe(machine, systemd, conf):
+    systemd.start()
+    machine.apply(conf("1"), handlers=HANDLERS)
+    machine.check(conf("1"), handlers=HANDLERS)
+    assert handler_states(machine) == [("restart x", "pending")]
+    systemd.start()
+    machine.check(conf("1"), handlers=HANDLERS)
+    assert handler_states(machine) == []
+
+
+def test_without_systemd_nothing_runs_that_could_be_owed_a_restart(machine, systemd, conf, monkeypatch):
+    monkeypatch.setattr(units.os.path, "isdir", lambda path: False)
+    systemd.broken = "System has not been booted with systemd\n"
+    assert machine.check(conf("1"), handlers=HANDLERS) == ["change"]
+    assert machine.apply(conf("1"), handlers=HANDLERS) == ["changed"]
+
+
+def test_a_systemd_that_does_not_answer_is_a_failure_and_no_fault(machine, systemd, conf):
+    systemd.start()
+    machine.apply(conf("1"), handlers=HANDLERS)
+    systemd.broken = "Failed to connect to bus\n"
+    for run in (machine.check, machine.apply):
+        assert run(conf("1"), handlers=HANDLERS) == ["ok", "failed"]
+        assert machine.failure == "systemd does not answer: Failed to connect to bus"
+    assert "restart x" in machine.owed()
