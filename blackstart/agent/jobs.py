@@ -14,6 +14,7 @@ from typing import List, Optional, Tuple
 from .kind import Detached, Kind, Refused, Verdict
 from .run import PATH, run
 from .store import sync_folder, write_atomically
+from .units import has_systemd
 
 POLL_S = 0.1
 STALL_S = 60.0
@@ -86,7 +87,7 @@ class Job(Kind):
         return os.path.exists(self._file("run")) and self._exit_status() is None and not self._alive()
 
     def _alive(self) -> bool:
-        if _has_systemd():
+        if has_systemd():
             ran = run(["systemctl", "show", "-p", "ActiveState", "--value", "--", self.unit])
             return ran.output.strip() in ("active", "activating", "deactivating", "reloading")
         pid, born = self._identity()
@@ -142,7 +143,7 @@ class Job(Kind):
 
     def _launch(self) -> None:
         """What keeps it alive: a transient unit, or without systemd a session of its own."""
-        if _has_systemd():
+        if has_systemd():
             argv = ["systemd-run", "--quiet", "--collect", "--unit", self.unit, "--description", self.name]
             ran = run([*argv, "/bin/sh", self._file("run")])
             if ran.status != 0:
@@ -184,10 +185,6 @@ class Job(Kind):
     def _tail(self) -> str:
         with open(self._file("log"), "rb") as log:
             return "\n".join(log.read().decode("utf-8", "replace").splitlines()[-SHOWN_LINES:])
-
-
-def _has_systemd() -> bool:
-    return os.path.isdir("/run/systemd/system")
 
 
 def _born(pid: int) -> str:

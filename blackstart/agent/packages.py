@@ -27,7 +27,7 @@ class Apt(Kind):
         ran = run(["dpkg-query", "-W", "-f", "${Package}\t${Status}\n", *wanted])
         if ran.status == 127:
             raise Refused("this machine has no dpkg", "packages are declared for Debian and its relatives")
-        installed = {line.split("\t")[0] for line in ran.output.splitlines() if line.endswith("\tinstall ok installed")}
+        installed = {line.split("\t")[0] for line in ran.output.splitlines() if line.endswith(" ok installed")}
         return [name for name in wanted if name not in installed]
 
     def check(self) -> Verdict:

@@ -50,19 +50,20 @@ def _unit(world: World, question: Dict[str, Any]) -> Any:
 def _search(world: World, question: Dict[str, Any]) -> Any:
     """{path: {sha256, text?, record?}} of the files below `root` with one of `suffixes` that hold one of `needles`.
 
-    `root` may be a pattern. A file whose sha256 is in `known` comes without its text: the asker has it. `record` is
+    Files whose path ends like one of `paths` are told of whatever they hold. `root` may be a pattern. A file whose sha256 is in `known` comes without its text: the asker has it. `record` is
     the file's line in the first match of the pattern `record`, a wheel's RECORD.
     """
     if world.is_empty:
         return {}
     needles: List[bytes] = [needle.encode() for needle in question["needles"]]
+    named = tuple("/" + path for path in question.get("paths", []))
     suffixes, known = tuple(question["suffixes"]), set(question["known"])
     found = {}
     for root in sorted(glob.glob(question["root"])):
         for path in _walk(root, suffixes):
             with open(path, "rb") as stream:
                 content = stream.read()
-            if any(needle in content for needle in needles):
+            if any(needle in content for needle in needles) or (named and path.endswith(named)):
                 digest = sha256(content)
                 answer = {"sha256": digest}
                 if digest not in known:

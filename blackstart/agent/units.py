@@ -10,6 +10,11 @@ PROPERTIES = "LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,Invo
 START_WAIT_S = 90
 
 
+def has_systemd() -> bool:
+    """Whether this machine was booted with systemd, as sd_booted(3) tells it."""
+    return os.path.isdir("/run/systemd/system")
+
+
 def show(unit: str) -> Dict[str, str]:
     """systemd's own view of a unit; LoadState is `not-found` where it has no file. Raises Refused without systemd."""
     ran = run(["systemctl", "show", "-p", PROPERTIES, "--", unit])
@@ -90,7 +95,7 @@ def _wanted_by_something(unit: str) -> bool:
 
 def invocation(unit: str) -> Optional[str]:
     """The id of a unit's present run; None while it does not run, and where no systemd could run it."""
-    if not os.path.isdir("/run/systemd/system"):
+    if not has_systemd():
         return None
     found = show(unit)
     return found.get("InvocationID") if found["ActiveState"] in ("active", "activating", "reloading") else None

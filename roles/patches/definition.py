@@ -145,10 +145,19 @@ def load(name: str, root: Path = PATCHES) -> Patch:
             where=str(root),
             remedy="one of " + (", ".join(names(root)) or "(there are none)"),
         )
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise InputError(
             f"{name!r} is no name for a patch", where=str(folder), remedy="small letters, digits and hyphens"
         )
+    return load_folder(folder, name)
+
+
+def is_name(name: str) -> bool:
+    return bool(_NAME.fullmatch(name))
+
+
+def load_folder(folder: Path, name: str) -> Patch:
+    """The patch in a folder, wherever it lies. Raises InputError for one that is wrong."""
     diffs = sorted([*folder.glob("*.diff"), *folder.glob("*.patch")])
     declared = folder / "patch.yml"
     if diffs:

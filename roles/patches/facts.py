@@ -12,7 +12,9 @@ from typing import Any
 from blackstart.plan import Facts, Probe
 
 from . import manifest as manifests
-from .definition import Patch, StructuralPatch
+from . import unified
+from .definition import DiffPatch, Patch, StructuralPatch
+from .diff_parse import FileDiff
 from .manifest import Manifest
 from .tree import STATE_FOLDER, FetchedTree, record_hashes, sha256
 
@@ -45,6 +47,7 @@ def probes(environment: str, patches: Sequence[Patch]) -> list[Probe]:
                 "root": f"{site}/{package}",
                 "suffixes": [".py"],
                 "needles": sorted({needle.decode() for patch in own for needle in needles(patch)}),
+                "paths": sorted({path for patch in own for path in paths(patch)}),
                 "known": sorted(_cached()),
                 "record": f"{site}/{distribution.replace('-', '_')}-*.dist-info/RECORD",
             },
@@ -61,8 +64,18 @@ def distributions(patches: Sequence[Patch]) -> list[tuple[str, str]]:
 
 def needles(patch: Patch) -> set[bytes]:
     """The texts of which one stands in every file that this patch may have to see."""
-    traces = patch.trace.needles if isinstance(patch, StructuralPatch) else ()
-    return {*traces, *getattr(patch, "requires", ())}
+    if isinstance(patch, StructuralPatch):
+        return {*patch.trace.needles, *patch.requires}
+    return {unified.distinctive(hunk) for diff in _diffs(patch) for hunk in diff.hunks} - {b""}
+
+
+def paths(patch: Patch) -> set[str]:
+    """Files that this patch names, whatever they hold."""
+    return {diff.path for diff in _diffs(patch)}
+
+
+def _diffs(patch: Patch) -> list[FileDiff]:
+    return unified.chosen(patch) if isinstance(patch, DiffPatch) else []
 
 
 def read(answers: Facts, patches: Sequence[Patch]) -> dict[str, Installed]:

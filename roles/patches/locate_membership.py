@@ -103,13 +103,14 @@ def _after_last(source: Source, display: Display, entry: str) -> Place:
     _, close = source.span(display)
     comma = _comma(source.content, end, close - 1)
     indent = source.before_on_line(last)
-    own_line = not indent.strip() and display.end_lineno != last.end_lineno
+    after = end if comma is None else comma + 1
+    # A new line needs the rest of this one for comments: the bracket has to stand on a later line.
+    own_line = not indent.strip() and re.search(rb"[\r\n]", source.content[after : close - 1]) is not None
 
     def fill(text: str) -> list[Splice]:
         line = text.rstrip("\r\n")
         if not own_line:
             return [Splice(end, end, f", {line}".encode())]
-        after = end if comma is None else comma + 1
         ending = re.compile(rb"[^\r\n]*").match(source.content, after)
         assert ending is not None
         added = Splice(ending.end(), ending.end(), f"{source.newline}{indent}{line}".encode())

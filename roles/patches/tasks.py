@@ -75,6 +75,75 @@ def status(door: Door, source: str = "", patch: str = "") -> Result:
     return _each_machine(door, look)
 
 
+@task(machines=True, help={"source": SOURCE, "patch": PATCH})
+def verify(door: Door, source: str = "", patch: str = "") -> Result:
+    """Prove each patch anew on what is installed, manifest or not; ends with 1 while one is needed or drifted."""
+    from roles.patches.decide import decide_unrecorded
+
+    patches = _named(patch)
+    if source:
+        from roles.patches.tree import FolderTree
+
+        folder = _folder(source)
+        outcomes = [decide_unrecorded(one, FolderTree(folder, one.distribution, one.package)) for one in patches]
+        found = {"sglang_version": FolderTree(folder).version(), "patches": [_proved(one) for one in outcomes]}
+        _show(door, found)
+        return Result(found, _code("apply", found))
+
+    def look(fleet: Fleet, machine: Machine) -> dict[str, Any]:
+        def decide(own: Sequence[Patch], found: Installed) -> list[dict[str, str]]:
+            return [_proved(decide_unrecorded(one, found.tree)) for one in own]
+
+        version, states = _decided(fleet, machine, patches, decide)
+        return {"sglang_version": version, "patches": states}
+
+    return _each_machine(door, look, "apply")
+
+
+def _proved(outcome: Outcome) -> dict[str, str]:
+    """Who put it there is not what is asked."""
+    return {**outcome.as_dict(), "detail": outcome.detail.removeprefix("by hand: ")}
+
+
+@task(help={"document": "write the table to docs/patches.md"})
+def matrix(door: Door, document: bool = False) -> Result:
+    """Try every patch on every SGLang release from 0.5.4 on: state, apply, again, revert, apply."""
+    from blackstart.paths import ROOT
+    from roles.patches import definition, releases
+    from roles.patches import document as page
+    from roles.patches import matrix as trying
+
+    patches = definition.load_all()
+    with door.console.progress():
+        door.console.stage("matrix", "releases from the registry, about 360 MB the first time")
+        cells = trying.run(releases.fetch(releases.available(), patches), patches)
+        door.console.rests("matrix")
+    for cell in cells:
+        state = door.console.paint((cell.state or "not tried").ljust(14), "failed" if cell.problem else "")
+        door.console.line(f"{cell.version:<14} {cell.patch:<18} {state} {cell.file}  {cell.problem}".rstrip())
+    if document:
+        (ROOT / "docs" / "patches.md").write_text(page.page(patches, cells))
+    return Result({"cells": [vars(cell) for cell in cells]}, int(any(cell.problem for cell in cells)))
+
+
+@task(
+    positional=["name"],
+    help={
+        "name": "small letters, digits and hyphens",
+        "diff": "a unified diff to start from",
+        "title": "in a few words",
+    },
+)
+def new(door: Door, name: str, diff: str, title: str = "") -> Result:
+    """Make a patch of your own from a unified diff, with a test."""
+    from roles.patches import scaffold
+
+    made = scaffold.make(name, Path(diff), title)
+    for path in made:
+        door.console.line(f"made {path}")
+    return Result({"made": [str(path) for path in made]})
+
+
 @task(converges=True, help={"source": SOURCE, "patch": PATCH})
 def apply(door: Door, source: str = "", patch: str = "") -> Result:
     """Apply what is needed; a drifted patch is never forced. Ends with 1 while one is needed or drifted."""

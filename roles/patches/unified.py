@@ -156,7 +156,7 @@ def _there(patch: DiffPatch, tree: SourceTree, contents: Mapping[str, bytes]) ->
 
 def _absent(patch: DiffPatch, tree: SourceTree, diffs: Sequence[FileDiff], absent: Sequence[str]) -> Outcome:
     """Files are missing. If their code is nowhere either, the release has no such code; else it has moved."""
-    needles = {line: diff.path for diff in diffs for hunk in diff.hunks if (line := _distinctive(hunk))}
+    needles = {line: diff.path for diff in diffs for hunk in diff.hunks if (line := distinctive(hunk))}
     held = tree.containing(list(needles)) if needles else {}
     elsewhere = {path: hits for path, hits in held.items() if any(needles[hit] in absent for hit in hits)}
     if not elsewhere and len(absent) == len(diffs):
@@ -167,7 +167,7 @@ def _absent(patch: DiffPatch, tree: SourceTree, diffs: Sequence[FileDiff], absen
     return Outcome(patch, "drifted", f"there is no {absent[0]}{where}", absent[0])
 
 
-def _distinctive(hunk: Hunk) -> bytes:
+def distinctive(hunk: Hunk) -> bytes:
     """The longest old line without its indentation, if it says enough to be known again elsewhere."""
     longest = max((line.text.strip() for line in hunk.old), key=len, default=b"")
     return longest if len(longest) >= 24 else b""

@@ -12,10 +12,11 @@ mount --rbind /dev "$root/dev"
 mount -t proc proc "$root/proc"
 mount -t tmpfs tmpfs "$root/tmp"
 chmod 1777 "$root/tmp"
-mount -t tmpfs tmpfs "$root/run"
+mount -t tmpfs -o mode=755 tmpfs "$root/run"
 mkdir -p "$root/run/sshd" "$root/run/lock" "$root/run/keys"
 install -m 600 "$keys/host_key" "$root/run/keys/"
 install -m 644 "$keys/login_key.pub" "$root/run/keys/authorized"
+[ ! -e "$root/etc/breaking-booted" ] || mkdir -p "$root/run/systemd/system"
 # This machine's own start files and state are no part of a fresh host.
 rm -rf "$root/root/.bashrc" "$root/root/.profile" "$root/root/.bash_profile" "$root/var/lib/blackstart"
 cd /

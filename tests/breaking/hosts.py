@@ -70,7 +70,8 @@ class Keys:
                 ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)], check=True
             )
         public = " ".join((self.folder / "host_key.pub").read_text().split()[:2])
-        self.known_hosts.write_text(f"* {public}\n")
+        hosts = [f"[127.0.2.{number}]:{PORT} {public}\n" for number in range(1, MOST + 1)]
+        self.known_hosts.write_text("".join(hosts))
 
 
 class Host:
@@ -141,7 +142,7 @@ class Host:
 
     def run(self, *argv: str, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a program inside, by none of our own means."""
-        entered = ["nsenter", f"--target={self.init}", "--mount", "--pid", "--root", "--wd=/", "--", *argv]
+        entered = ["nsenter", f"--target={self.init}", "--mount", "--pid", "--root", "--", *argv]
         ran = subprocess.run(entered, input=stdin, capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
         if check and ran.returncode != 0:
             raise AssertionError(f"{argv} ended with {ran.returncode}: {ran.stdout}{ran.stderr}")

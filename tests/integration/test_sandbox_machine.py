@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import cgroup
 from sandbox.paths import ADDRESS, Paths
 from tests.integration.sandbox_lab import PROJECT, TEMPLATE, Lab, eventually, lab
 
@@ -226,13 +225,39 @@ def _mentioned(text: str) -> list[str]:
     return found
 
 
-def test_the_cgroup_is_found_on_this_very_machine() -> None:
-    assert cgroup.hierarchy(Path("/proc/self/mountinfo").read_text()) is not None
-
-
 def test_the_host_is_handed_the_controllers_that_the_machine_has(machine: Lab) -> None:
     machine.up()
     group = machine.group()
     controllers = set((group.parent / "cgroup.subtree_control").read_text().split())
     assert set(machine.ok("cat /sys/fs/cgroup/cgroup.controllers").split()) == controllers
     assert (group / "lxc.payload.pve1").is_dir()
+
+
+# The stand-in host is a machine with systemd and nothing but cgroup2: what a plain Debian 12 is, and this may not be.
+_WITHIN = """
+import json, pathlib, subprocess
+from sandbox import host, packages
+packages.NEEDED, packages.KEYRING = {}, pathlib.Path("/")  # without a way out nothing could be installed
+def look():
+    units = subprocess.run(["systemctl", "list-units", "--all", "--plain", "--no-legend"], capture_output=True, text=True)
+    groups = [str(p) for p in pathlib.Path("/sys/fs/cgroup").rglob("*blackstart*")]
+    names = sorted(line.split()[0] for line in units.stdout.splitlines() if "session" not in line)
+    return [names, pathlib.Path("/proc/self/mounts").read_text(), groups]
+before = look()
+host.up(lambda *_: None)
+state = host.status()["state"]
+host.down(lambda *_: None)
+print(json.dumps([host.preconditions(), state, before == look()]))
+"""
+
+
+def test_it_works_on_a_machine_with_systemd_and_cgroup2_alone(machine: Lab) -> None:
+    machine.up()
+    nested = machine.paths.vz / "nested"
+    nested.mkdir()
+    subprocess.run(["cp", "--archive", "--link", str(machine.paths.images), str(nested / "images")], check=True)
+    (machine.paths.vz / "within.py").write_text(_WITHIN, encoding="utf-8")
+    root = "BLACKSTART_SANDBOX_DIR=/var/lib/vz/nested PYTHONPATH=/srv/blackstart-sandbox"
+    # In a network of its own: on the host's, the address that it would take is the host's.
+    said = machine.ok(f"{root} unshare --net sh -c 'ip link set lo up && python3 /var/lib/vz/within.py'")
+    assert json.loads(said) == [[], "running", True]

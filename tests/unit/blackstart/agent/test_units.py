@@ -61,7 +61,7 @@ def systemd(monkeypatch):
     systemd = Systemd()
     monkeypatch.setattr(units, "run", systemd.run)
     monkeypatch.setattr(converge, "run", systemd.run)
-    monkeypatch.setattr(units.os.path, "isdir", lambda path: path == "/run/systemd/system")
+    monkeypatch.setattr(units, "has_systemd", lambda: True)
     monkeypatch.setattr(units, "_wanted_by_something", lambda name: False)
     return systemd
 
@@ -133,7 +133,10 @@ def test_a_future_unit_is_seen_by_what_follows(machine, systemd):
 
 
 def test_an_empty_machine_has_no_unit_that_runs(machine, systemd):
-    assert machine.check(unit(UNIT, enabled=True, running=True), unit(UNIT, running=True), empty=True) == ["change", "ok"]
+    assert machine.check(unit(UNIT, enabled=True, running=True), unit(UNIT, running=True), empty=True) == [
+        "change",
+        "ok",
+    ]
 
 
 def test_a_machine_without_systemd_is_refused(machine, systemd):
@@ -286,7 +289,7 @@ def test_a_check_speaks_of_what_earlier_runs_still_owe(machine, systemd, conf):
 
 
 def test_without_systemd_nothing_runs_that_could_be_owed_a_restart(machine, systemd, conf, monkeypatch):
-    monkeypatch.setattr(units.os.path, "isdir", lambda path: False)
+    monkeypatch.setattr(units, "has_systemd", lambda: False)
     systemd.broken = "System has not been booted with systemd\n"
     assert machine.check(conf("1"), handlers=HANDLERS) == ["change"]
     assert machine.apply(conf("1"), handlers=HANDLERS) == ["changed"]
