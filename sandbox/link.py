@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 
+from sandbox.errors import SandboxError
 from sandbox.paths import HOST_LINK, MACHINE_ADDRESS, MACHINE_LINK, PREFIX_LENGTH, Paths
 from sandbox.run import run
 
@@ -38,10 +40,18 @@ def create(keeper: int, paths: Paths) -> None:
     run(["ip", "link", "set", MACHINE_LINK, "up"], what=what)
 
 
-def remove() -> None:
-    """Remove this machine's end, and so the other too. Raises SandboxError."""
-    if _there():
-        run(["ip", "link", "delete", MACHINE_LINK], what="removing the sandbox's link")
+def remove(patience_s: float = 5.0) -> None:
+    """Remove this machine's end, and so the other too. Raises SandboxError.
+
+    Where the keeper has just died the kernel is removing it too, and may be the first.
+    """
+    until = time.monotonic() + patience_s
+    while _there():
+        try:
+            run(["ip", "link", "delete", MACHINE_LINK], what="removing the sandbox's link")
+        except SandboxError:
+            if _there() and time.monotonic() > until:
+                raise
 
 
 def _there() -> bool:

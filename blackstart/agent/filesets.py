@@ -19,7 +19,7 @@ class FileSet(Kind):
     Each item is {path, content, replaces}: `replaces` is the sha256 of the content that may be replaced, or None
     where the file may not exist yet. Nothing is written unless every file holds either that or the new content
     already, so that another program's change is never overwritten and a half-done set is completed. The last item is
-    written last: a manifest stands there. `stale` are globs of derived files (bytecode) that go before the writing.
+    written last: a manifest stands there. `stale` are globs of what was derived from them (bytecode, builds); it goes before the writing.
     """
 
     @property
@@ -71,7 +71,7 @@ class FileSet(Kind):
         pending = self._pending()
         for pattern in self.spec.get("stale", []):
             for path in glob.glob(pattern):
-                os.unlink(path)
+                shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
         for item in pending:
             os.makedirs(os.path.dirname(item["path"]), exist_ok=True)
             mode, ids = 0o644, None

@@ -60,7 +60,7 @@ def _search(world: World, question: Dict[str, Any]) -> Any:
     suffixes, known = tuple(question["suffixes"]), set(question["known"])
     found = {}
     for root in sorted(glob.glob(question["root"])):
-        for path in _walk(root, suffixes):
+        for path in _walk(root, suffixes + named):
             with open(path, "rb") as stream:
                 content = stream.read()
             if any(needle in content for needle in needles) or (named and path.endswith(named)):

@@ -55,18 +55,20 @@ def run(
     # Beside the reading: a program that talks before it has read all would otherwise wait for us and we for it.
     feeder = threading.Thread(target=_feed, args=(process.stdin, stdin.encode()), daemon=True)
     feeder.start()
-    kept = b""
+    kept = bytearray()
     try:
         with process.stdout:
             for line in process.stdout:
-                kept = (kept + line)[-KEPT_OUTPUT:]
+                kept += line
+                if len(kept) > 2 * KEPT_OUTPUT:
+                    del kept[:-KEPT_OUTPUT]
                 if on_line:
                     on_line(line.decode("utf-8", "replace").rstrip("\n"))
         status = process.wait()
     finally:
         if timer:
             timer.cancel()
-    text = kept.decode("utf-8", "replace")
+    text = kept[-KEPT_OUTPUT:].decode("utf-8", "replace")
     if expired.is_set():
         return Ran(124, text + "\nstopped after %g s" % (timeout or 0))
     return Ran(128 - status if status < 0 else status, text)

@@ -82,44 +82,38 @@ Plan = Callable[[Sequence[Patch], SourceTree, Manifest, Store], Change]
 
 def _run(source: Path, patches: Sequence[Patch], what: str, plan: Plan, *, check: bool = False) -> Result:
     store = Store(source)
-    groups = {
-        (patch.distribution, patch.package): FolderTree(source, patch.distribution, patch.package) for patch in patches
-    }
     version = FolderTree(source).version()
-    if check:
-        if store.unfinished():
-            raise CheckError(
-                "an earlier run was cut short",
-                where=str(source),
-                found=store.unfinished(),
-                remedy="run without --check",
-            )
-        return _merged(version, [_planned(store, patches, key, tree, plan) for key, tree in groups.items()])
+    found = store.unfinished()
+    if found and check:
+        raise CheckError("an earlier run was cut short", where=str(source), found=found, remedy="run without --check")
+    manifest = store.manifest()
+    if not found:
+        change = _planned(source, store, patches, manifest, plan)
+        if check or not (change.edits or change.manifest != manifest):
+            return Result(version, change.outcomes, change)
     with store.locked():
         completed = store.finish()
-        done = []
-        for key in groups:
-            # A fresh view: what was completed just now may have changed the files.
-            tree = FolderTree(source, *key)
-            change = _planned(store, patches, key, tree, plan)
-            if change.edits or change.manifest != store.manifest():
-                store.commit(change, what)
-            done.append(change)
-    return _merged(version, done, completed)
+        if completed or store.manifest() != manifest:
+            change = _planned(source, store, patches, store.manifest(), plan)
+        if change.edits or change.manifest != store.manifest():
+            store.commit(change, what)
+    return Result(version, change.outcomes, change, completed)
 
 
-def _planned(store: Store, patches: Sequence[Patch], key: tuple[str, str], tree: SourceTree, plan: Plan) -> Change:
-    return plan([p for p in patches if (p.distribution, p.package) == key], tree, store.manifest(), store)
-
-
-def _merged(version: str, done: Sequence[Change], completed: str = "") -> Result:
-    merged = Change(
-        tuple(edit for change in done for edit in change.edits),
-        {},
-        done[-1].manifest if done else Manifest(),
-        tuple(outcome for change in done for outcome in change.outcomes),
-    )
-    return Result(version, merged.outcomes, merged, completed)
+def _planned(source: Path, store: Store, patches: Sequence[Patch], manifest: Manifest, plan: Plan) -> Change:
+    """One change for the patches of every distribution, so that all files of all of them change or none."""
+    done = Change(manifest=manifest)
+    for distribution, package in dict.fromkeys((patch.distribution, patch.package) for patch in patches):
+        tree = FolderTree(source, distribution, package)
+        own = [patch for patch in patches if patch.distribution == distribution and patch.package == package]
+        change = plan(own, tree, done.manifest, store)
+        done = Change(
+            (*done.edits, *change.edits),
+            {**done.stock, **change.stock},
+            change.manifest,
+            (*done.outcomes, *change.outcomes),
+        )
+    return done
 
 
 def _now() -> str:

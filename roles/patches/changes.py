@@ -116,7 +116,7 @@ def plan_adopt(patches: Sequence[Patch], tree: SourceTree, manifest: Manifest, d
 
 
 def _check_compiles(outcome: Outcome) -> None:
-    for edit in outcome.edits:
+    for edit in (edit for edit in outcome.edits if edit.path.endswith(".py")):
         try:
             compile(edit.after, edit.path, "exec", dont_inherit=True)
         except (SyntaxError, ValueError) as error:
@@ -126,9 +126,11 @@ def _check_compiles(outcome: Outcome) -> None:
 
 
 def _live(manifest: Manifest, tree: SourceTree) -> Manifest:
-    """The manifest less the patches whose files are not as they were left."""
-    stale = {path for path, record in manifest.files.items() if not _is_as_left(tree, path, record)}
-    return without(manifest, [name for name, record in manifest.patches.items() if set(record.files) & stale])
+    """The manifest less the tree's own patches whose files are not as they were left."""
+    own = {name: record for name, record in manifest.patches.items() if record.distribution == tree.distribution}
+    paths = {path for record in own.values() for path in record.files}
+    stale = {path for path in paths if not _is_as_left(tree, path, manifest.files[path])}
+    return without(manifest, [name for name, record in own.items() if set(record.files) & stale])
 
 
 def _is_as_left(tree: SourceTree, path: str, record: FileRecord) -> bool:

@@ -30,7 +30,7 @@ def decide(patch: Patch, tree: SourceTree, manifest: Manifest | None = None) -> 
     recorded = _by_manifest(patch, tree, manifest)
     if recorded is not None:
         return recorded
-    outcome = decide_unrecorded(patch, tree)
+    outcome = decide_unrecorded(patch, _Recorded(tree, manifest))
     if manifest.has(patch.name):
         note = f"the manifest has it applied to {manifest.release(patch.name)}, but the files are not as it left them"
         outcome = replace(outcome, detail=f"{outcome.detail}; {note}")
@@ -47,6 +47,19 @@ def decide_all(patches: Sequence[Patch], tree: SourceTree, manifest: Manifest | 
         files.update({edit.path: edit.after for edit in outcome.edits})
         outcomes.append(outcome)
     return outcomes
+
+
+class _Recorded(OverlaidTree):
+    """The tree, with files that only our own recorded patches have changed counting as released."""
+
+    def __init__(self, below: SourceTree, manifest: Manifest) -> None:
+        super().__init__(below, {})
+        self._manifest = manifest
+
+    def released_sha256(self, path: str) -> str | None:
+        released = super().released_sha256(path)
+        record = self._manifest.files.get(path)
+        return record.after if record is not None and record.before == released is not None else released
 
 
 def _search_at_once(patches: Sequence[Patch], tree: SourceTree) -> None:
@@ -207,6 +220,7 @@ class _Structural:
                 place = self._place(finding)
             except locate.Unplaceable as error:
                 raise _Drift(f"{finding.verdict.why}; {error}", source.path) from None
+            self._refuse_if_imported(place, source.path)
             text = render.render(
                 f"{self.patch.folder.name}/{self.patch.template}", root=self.patch.folder.parent, **place.variables
             )
@@ -220,6 +234,13 @@ class _Structural:
         if place["kind"] == "membership":
             return locate_membership.find(finding.source, finding.function, place["among"], place["entry"])
         return locate_read.find(finding.source, finding.function, place["attribute"], place["calls"])
+
+    def _refuse_if_imported(self, place: locate.Place, path: str) -> None:
+        """A constant that other files name may change more than the function that was proved."""
+        holding = self.tree.containing([place.constant.encode()]) if place.constant else {}
+        others = [other for other in holding if other != path]
+        if others:
+            raise _Drift(f"line {place.line}: {place.constant} is named in {', '.join(others)} as well", path)
 
     def _confirm(self, findings: list[_Finding], after: bytes) -> None:
         """What would be written has to parse, behave, and change nothing that it is not meant to change."""

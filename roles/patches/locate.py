@@ -20,11 +20,15 @@ class Unplaceable(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Variables for the template, the line for people, and `fill`: rendered text -> splices."""
+    """Variables for the template, the line for people, and `fill`: rendered text -> splices.
+
+    `constant` is the module's name for what would change, "" where it is the function's own: other files may import it.
+    """
 
     line: int
     variables: Mapping[str, Any]
     fill: Callable[[str], list[Splice]]
+    constant: str = ""
 
 
 def functions(source: Source, named: str, or_reads: str = "") -> list[Function]:

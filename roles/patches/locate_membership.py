@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from .locate import Place, Unplaceable
 from .source import Function, Source, Splice
@@ -30,7 +31,15 @@ def find(source: Source, function: Function, among: Collection[str], entry: str)
     display = found[0]
     if entry in _strings(display):
         raise Unplaceable(f"the collection at line {display.lineno} holds {entry} already, and that is not enough")
-    return _after_last(source, display, entry)
+    return replace(_after_last(source, display, entry), constant=_module_name_of(source, display))
+
+
+def _module_name_of(source: Source, display: Display) -> str:
+    """The module's constant that holds the collection, "" if none does."""
+    for statement in source.tree.body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and any(node is display for node in ast.walk(statement)):
+            return min(_targets(statement), default="")
+    return ""
 
 
 def _displays(source: Source, function: Function) -> Iterator[Display]:

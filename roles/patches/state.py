@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -16,7 +16,7 @@ from blackstart.resources import Replacement, Resource, Restart
 from roles.server import profile as profiles
 from roles.server.state import PATCH_GATE
 
-from . import changes, definition, facts, gate
+from . import changes, definition, facts, gate, jit
 from .changes import Change
 from .definition import Patch
 from .facts import Installed
@@ -34,6 +34,11 @@ class Variables(BaseModel):
     ml_env_link: str
     server_profile: str
     server_unit: str
+    server_environment: dict[str, str | None]
+
+    def environment(self) -> dict[str, str | None]:
+        """The server's environment."""
+        return {**profiles.read(self.server_profile).environment, **self.server_environment}
 
     def chosen(self) -> list[Patch]:
         """The patches to apply, each once. Raises InputError for one that is not there."""
@@ -59,7 +64,7 @@ def state(variables: Variables, answers: Facts) -> State:
     planned = [(found, plan_apply(patches, found)) for found in installed.values()]
     require_no_drift(planned)
     gate_program = resources.file(PATCH_GATE, Path(gate.__file__).read_text(), mode="0755")
-    return State([gate_program, fileset(planned, notify=(restart,))], handlers)
+    return State([gate_program, fileset(planned, variables.environment(), notify=(restart,))], handlers)
 
 
 def plan_apply(patches: Sequence[Patch], found: Installed) -> Change:
@@ -80,8 +85,13 @@ def require_no_drift(planned: Sequence[tuple[Installed, Change]]) -> None:
                 )
 
 
-def fileset(planned: Sequence[tuple[Installed, Change]], notify: tuple[str, ...] = ()) -> Resource:
-    """The changes of all distributions as one resource: stock copies first, manifests last."""
+def fileset(
+    planned: Sequence[tuple[Installed, Change]], environment: Mapping[str, str | None], notify: tuple[str, ...] = ()
+) -> Resource:
+    """The changes of all distributions as one resource: stock copies first, manifests last.
+
+    `environment` is the server's, which says where what is compiled on the machine is kept.
+    """
     files: list[Replacement] = []
     stale: list[str] = []
     for found, change in planned:
@@ -93,6 +103,8 @@ def fileset(planned: Sequence[tuple[Installed, Change]], notify: tuple[str, ...]
             files.append(Replacement(f"{found.site}/{edit.path}", edit.after, sha256(edit.before)))
             folder, _, name = edit.path.rpartition("/")
             stale.append(f"{found.site}/{folder}/__pycache__/{name.removesuffix('.py')}.*.pyc")
+        edited = [edit.path for edit in change.edits]
+        stale += jit.stale_builds(found.tree.distribution, found.tree.version(), edited, environment)
         gate_text = gate_content(found, change)
         if gate_text != found.gate:
             known = None if found.gate is None else sha256(found.gate)
@@ -120,7 +132,9 @@ def gate_content(found: Installed, change: Change) -> bytes:
         }
         for outcome in change.outcomes
     }
-    return (json.dumps({"format": 1, "patches": patches}, indent=1, sort_keys=True) + "\n").encode()
+    hashes = {path: record.after for path, record in change.manifest.files.items()}
+    kept = {"format": 1, "patches": patches, "jit_key": jit.key(hashes)}
+    return (json.dumps(kept, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _recorded(name: str, manifest: Manifest) -> dict[str, str]:

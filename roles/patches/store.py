@@ -65,19 +65,31 @@ class Store:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """One writer at a time; the kernel frees the lock of one that dies. Raises CheckError where one is at work."""
+        handle = self._lock()
         try:
-            self._home.mkdir(exist_ok=True)
-            handle = os.open(self._home / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise _unwritable(self._home, error) from None
-        try:
+            yield
+        finally:
+            try:
+                self._tidy()
+            finally:
+                os.close(handle)
+
+    def _lock(self) -> int:
+        file = self._home / "lock"
+        while True:
+            try:
+                self._home.mkdir(exist_ok=True)
+                handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+            except OSError as error:
+                raise _unwritable(self._home, error) from None
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                os.close(handle)
                 raise CheckError("another run is patching this folder", where=str(self._root)) from None
-            yield
-            self._tidy()
-        finally:
+            if file.exists() and file.stat().st_ino == os.fstat(handle).st_ino:
+                return handle
+            # Whoever held it has just removed it with the folder: what is locked is no longer what others will lock.
             os.close(handle)
 
     def finish(self) -> str:
@@ -93,7 +105,7 @@ class Store:
         self._check_targets(steps)
         for step in steps:
             self._write_file(step)
-        self._put("manifest.json", manifest.as_json())
+        self._record(manifest)
         (self._home / "journal.json").unlink()
         return found.replace("; the next apply or revert completes it", "; completed")
 
@@ -104,13 +116,19 @@ class Store:
         for digest, content in change.stock.items():
             self._put(f"stock/{digest}", content)
         if not steps:
-            self._put("manifest.json", change.manifest.as_json())
+            self._record(change.manifest)
             return
         for edit, step in zip(change.edits, steps, strict=True):
             self._put(f"new/{step.after}", edit.after)
         journal = {"what": what, "files": [vars(step) for step in steps], "manifest": change.manifest.as_dict()}
         self._put("journal.json", (json.dumps(journal, indent=1) + "\n").encode())
         self.finish()
+
+    def _record(self, manifest: Manifest) -> None:
+        if manifest.patches:
+            self._put("manifest.json", manifest.as_json())
+        else:
+            (self._home / "manifest.json").unlink(missing_ok=True)
 
     def _check_targets(self, steps: list[_Step]) -> None:
         for step in steps:
@@ -177,16 +195,18 @@ class Store:
             raise _unwritable(file, error) from None
 
     def _tidy(self) -> None:
-        """Leave what the manifest refers to, and nothing at all where it is empty."""
-        manifest = self.manifest()
-        if not manifest.patches and self._journal() is None:
+        """Leave what the manifest refers to, and no folder at all where nothing is recorded or under way."""
+        if (self._home / "journal.json").exists():
+            return
+        if not (self._home / "manifest.json").exists():
             shutil.rmtree(self._home)
             return
-        kept = {record.before for record in manifest.files.values()}
+        kept = {record.before for record in self.manifest().files.values()}
         for blob in (self._home / "stock").glob("*"):
             if blob.name not in kept:
                 blob.unlink()
-        shutil.rmtree(self._home / "new", ignore_errors=True)
+        if (self._home / "new").exists():
+            shutil.rmtree(self._home / "new")
 
 
 def clear_bytecode(file: Path) -> None:

@@ -308,7 +308,9 @@ def _on_machine(door: Door, fleet: Fleet, machine: Machine, patches: Sequence[Pa
         answers, digest = session.probe({"patches": questions})["patches"]
         installed = _installed(machine, facts.read(answers, patches), patches, variables.ml_env_link)
         planned = [(found, _planned(what, patches, found)) for found in installed.values()]
-        wanted = State([state.fileset(planned, (restart,))], {restart: Restart(variables.server_unit)})
+        wanted = State(
+            [state.fileset(planned, variables.environment(), (restart,))], {restart: Restart(variables.server_unit)}
+        )
         section = Section("patches", machine.name, questions, digest, wanted)
         wire = plan_to_wire([section], check=door.check, restart=bool(door.options["restart"]), empty=False)
         for event in session.converge(wire):

@@ -24,6 +24,10 @@ class SourceTree(Protocol):
     """One installed distribution's Python source, read-only."""
 
     @property
+    def distribution(self) -> str:
+        """Its name in the registry."""
+
+    @property
     def place(self) -> str:
         """The tree in words, for messages."""
 
@@ -56,13 +60,17 @@ class FolderTree:
     def __init__(self, folder: Path, distribution: str = "sglang", package: str = "") -> None:
         """Raises InputError for a folder without the package, an editable install, or two releases at once."""
         self.folder = Path(folder)
-        self.distribution = distribution
+        self._distribution = distribution
         self.package = package or distribution.replace("-", "_")
         self._record: dict[str, str] | None = None
         self._searches: dict[tuple[frozenset[bytes], tuple[str, ...]], dict[str, frozenset[bytes]]] = {}
         self._info = _dist_info(self.folder, distribution)
         if not (self.folder / self.package).is_dir():
             raise _without_package(self.folder, self.package, self._info)
+
+    @property
+    def distribution(self) -> str:
+        return self._distribution
 
     @property
     def place(self) -> str:
@@ -130,11 +138,15 @@ class FetchedTree:
         released: Mapping[str, str] | None = None,
         place: str = "",
     ) -> None:
-        self.distribution = distribution
+        self._distribution = distribution
         self._release = release
         self._files = dict(files)
         self._released = dict(released or {})
         self._place = place
+
+    @property
+    def distribution(self) -> str:
+        return self._distribution
 
     @property
     def place(self) -> str:
@@ -170,6 +182,10 @@ class OverlaidTree:
     def __init__(self, below: SourceTree, files: Mapping[str, bytes]) -> None:
         self._below = below
         self._files = dict(files)
+
+    @property
+    def distribution(self) -> str:
+        return self._below.distribution
 
     @property
     def place(self) -> str:

@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +81,7 @@ class Host:
         self.address = f"127.0.2.{number}"
         self.port = PORT
         self.keys = keys
+        self.layer = layer
         self._folder = folder
         folder.mkdir()
         argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
@@ -142,7 +143,8 @@ class Host:
 
     def run(self, *argv: str, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a program inside, by none of our own means."""
-        entered = ["nsenter", f"--target={self.init}", "--mount", "--pid", "--root", "--", *argv]
+        entered = ["nsenter", f"--target={self.init}", "--mount", "--pid", "--root", "--"]
+        entered += ["/bin/sh", "-c", 'cd / && exec "$@"', "sh", *argv]
         ran = subprocess.run(entered, input=stdin, capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
         if check and ran.returncode != 0:
             raise AssertionError(f"{argv} ended with {ran.returncode}: {ran.stdout}{ran.stderr}")
@@ -167,6 +169,20 @@ class Host:
         """Nothing runs but sshd."""
         return not children(self.init)
 
+    def kill_agents(self) -> int:
+        """Kill the agents and nothing that they started; how many there were."""
+        agents = self.agents()
+        send(signal.SIGKILL, agents)
+        return len(agents)
+
+    def kill_all(self) -> int:
+        """Kill all but sshd at one blow, as a power cut would; how many agents there were."""
+        agents = self.agents()
+        all_but_sshd = [pid for pid, words in self.processes().items() if b"sshd" not in words[0]]
+        send(signal.SIGSTOP, all_but_sshd)
+        send(signal.SIGKILL, all_but_sshd)
+        return len(agents)
+
 
 def children(pid: int) -> list[int]:
     found: list[int] = []
@@ -183,9 +199,10 @@ def command_line(pid: int) -> list[bytes]:
         return []
 
 
-def kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+def send(number: signal.Signals, pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 class Hosts:

@@ -10,10 +10,11 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from .hosts import SSHD_CONFIG
+from .hosts import HERE, SSHD_CONFIG
 
 PACKAGE = "blackstart-sample"
 PACKAGE_USER = "sampled"
+DYING_PYTHON = "/usr/local/bin/dying-python"
 TOOL_FILES = 12
 TREE_FILES = 20
 SET_FILES = ("one", "two", "three", "four")
@@ -90,6 +91,7 @@ def make(folder: Path, *, booted: bool) -> Path:
     writer.text("etc/apt/apt.conf.d/zz-this-host", APT_CONF)
     writer.text("usr/bin/systemctl", SYSTEMCTL, 0o755)
     writer.text("usr/bin/systemd-run", SYSTEMD_RUN, 0o755)
+    writer.text(DYING_PYTHON.lstrip("/"), (HERE / "dying_python.py").read_text(), 0o755)
     writer.text("var/lib/stand-in-systemd/sample.service/active", "active\n")
     writer.text("var/lib/stand-in-systemd/sample.service/invocation", "0" * 32 + "\n")
     writer.text("var/lib/stand-in-systemd/sample.service/started-with", "nothing yet\n")

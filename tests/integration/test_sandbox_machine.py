@@ -239,7 +239,8 @@ import json, pathlib, subprocess
 from sandbox import host, packages
 packages.NEEDED, packages.KEYRING = {}, pathlib.Path("/")  # without a way out nothing could be installed
 def look():
-    units = subprocess.run(["systemctl", "list-units", "--all", "--plain", "--no-legend"], capture_output=True, text=True)
+    listing = ["systemctl", "list-units", "--all", "--plain", "--no-legend"]
+    units = subprocess.run(listing, capture_output=True, text=True)
     groups = [str(p) for p in pathlib.Path("/sys/fs/cgroup").rglob("*blackstart*")]
     names = sorted(line.split()[0] for line in units.stdout.splitlines() if "session" not in line)
     return [names, pathlib.Path("/proc/self/mounts").read_text(), groups]

@@ -8,6 +8,7 @@ from blackstart.agent.converge import KINDS
 ONE_OF_EACH = [
     resources.directory("/d"),
     resources.file("/f", "text"),
+    resources.tree("/d", owner="root", group="root"),
     resources.link("/l", "target"),
     resources.lines("/f", ["one"]),
     resources.absent("/a"),
@@ -41,8 +42,8 @@ def test_a_resource_travels_as_json_with_its_identity(resource):
 
 
 def test_names_tell_people_what_is_meant():
-    names = [resource.name for resource in ONE_OF_EACH[:6]]
-    assert names == ["directory /d", "file /f", "link /l", "lines in /f", "absent /a", "packages rsync"]
+    names = [resource.name for resource in ONE_OF_EACH[:7]]
+    assert names == ["directory /d", "file /f", "tree /d", "link /l", "lines in /f", "absent /a", "packages rsync"]
 
 
 def test_notify_travels_in_order():

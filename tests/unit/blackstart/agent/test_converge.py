@@ -26,7 +26,10 @@ def add_kind(monkeypatch):
 
     def add_kind(kind):
         real = Run._kind
-        made = lambda run, spec: kind(spec, run.context()) if spec["kind"] == kind.__name__ else real(run, spec)
+
+        def made(run, spec):
+            return kind(spec, run.context()) if spec["kind"] == kind.__name__ else real(run, spec)
+
         monkeypatch.setattr(Run, "_kind", made)
         return Resource(kind.__name__, kind.__name__)
 

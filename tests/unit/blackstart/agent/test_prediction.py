@@ -135,9 +135,8 @@ def as_predicted(states):
 
 
 def shown(machine, what, states):
-    note(
-        f"{what} {[(state, event.get('diff') or event.get('detail')) for state, event in zip(states, machine.done, strict=True)]}"
-    )
+    reasons = [event.get("diff") or event.get("detail") for event in machine.done]
+    note(f"{what} {list(zip(states, reasons, strict=True))}")
 
 
 def test_a_check_predicts_exactly_what_a_run_changes_and_where_it_fails(for_random_plans):

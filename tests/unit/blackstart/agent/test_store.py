@@ -27,6 +27,10 @@ def locked(tmp_path, controller="bob@hut pid 2"):
     return other
 
 
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
 # writing
 
 
@@ -37,7 +41,7 @@ def test_a_write_replaces_the_whole_content_and_leaves_nothing_beside_it(tmp_pat
     status = path.stat()
     assert path.read_bytes() == b"new"
     assert (status.st_mode & 0o7777, status.st_uid, status.st_gid) == (0o640, 1, 1)
-    assert os.listdir(tmp_path) == ["f"]
+    assert names(tmp_path) == ["f"]
 
 
 def test_a_write_is_a_new_file_so_that_who_reads_the_old_one_reads_it_to_its_end(tmp_path):
@@ -52,7 +56,7 @@ def test_what_killed_writes_left_of_this_file_is_removed_and_nothing_else(tmp_pa
     for name in (f".f.abc{TEMPORARY}", f".f.xyz{TEMPORARY}", f".g.abc{TEMPORARY}", ".f.mine", f"f{TEMPORARY}"):
         (tmp_path / name).write_text("half")
     write_atomically(str(tmp_path / "f"), b"new", 0o644, None)
-    assert sorted(os.listdir(tmp_path)) == sorted([".f.mine", f".g.abc{TEMPORARY}", "f", f"f{TEMPORARY}"])
+    assert names(tmp_path) == sorted([".f.mine", f".g.abc{TEMPORARY}", "f", f"f{TEMPORARY}"])
 
 
 def test_a_write_that_fails_leaves_the_old_content_and_nothing_beside_it(tmp_path):
@@ -60,7 +64,7 @@ def test_a_write_that_fails_leaves_the_old_content_and_nothing_beside_it(tmp_pat
     (tmp_path / "d" / "inside").touch()
     with pytest.raises(OSError):
         write_atomically(str(tmp_path / "d"), b"new", 0o644, None)
-    assert os.listdir(tmp_path) == ["d"]
+    assert names(tmp_path) == ["d"]
 
 
 KILLED = """
@@ -84,9 +88,9 @@ def test_a_write_that_is_killed_leaves_the_old_content_and_the_next_one_clears_u
     ran = subprocess.run([sys.executable, "-c", code], timeout=20)
     assert ran.returncode == -signal.SIGKILL
     assert path.read_text() == "old"
-    assert len(os.listdir(tmp_path)) == 2
+    assert len(names(tmp_path)) == 2
     write_atomically(str(path), b"new", 0o644, None)
-    assert path.read_text() == "new" and os.listdir(tmp_path) == ["f"]
+    assert path.read_text() == "new" and names(tmp_path) == ["f"]
 
 
 def test_mode_and_owner_that_are_left_open_are_not_touched(tmp_path, monkeypatch):

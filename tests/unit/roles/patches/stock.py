@@ -127,7 +127,9 @@ def record(files: dict[str, bytes]) -> str:
     return "".join(lines)
 
 
-def install(folder: Path, files: dict[str, bytes] | None = None, *, release: str = "0.5.9", recorded: bool = True) -> Path:
+def install(
+    folder: Path, files: dict[str, bytes] | None = None, *, release: str = "0.5.9", recorded: bool = True
+) -> Path:
     """Write the tree as an installer would, replacing one that is there."""
     files = FILES if files is None else files
     for path, content in files.items():

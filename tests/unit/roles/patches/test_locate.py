@@ -58,7 +58,9 @@ def test_line_endings_are_kept() -> None:
     source = Source("x.py", b'def f(x):\r\n return x in [\r\n  "a",\r\n ]\r\n')
     (function,) = locate.functions(source, "f")
     place = locate_membership.find(source, function, ["a"], "new")
-    assert splice(source.content, place.fill('"new",')) == b'def f(x):\r\n return x in [\r\n  "a",\r\n  "new",\r\n ]\r\n'
+    assert (
+        splice(source.content, place.fill('"new",')) == b'def f(x):\r\n return x in [\r\n  "a",\r\n  "new",\r\n ]\r\n'
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ from roles.patches.source import Source
 from roles.patches.standins import CannotRun, Loaded, Record, Unknown, attempt
 
 
-def _load(text: str, name: str = "f", given: dict[str, Any] | None = None, modules: dict[str, Any] | None = None) -> Loaded:
+def _load(
+    text: str, name: str = "f", given: dict[str, Any] | None = None, modules: dict[str, Any] | None = None
+) -> Loaded:
     source = Source("x.py", text.encode())
     (function,) = (f for f in source.functions if f.name == name)
     return Loaded(source, function, given or {}, modules or {})
@@ -61,7 +63,9 @@ def test_functions_of_the_file_are_run_as_they_are() -> None:
 
 
 def test_methods_of_the_class_are_bound_to_the_stand_in() -> None:
-    loaded = _load("class A:\n    def g(self, x):\n        return self.base + x\n    def f(self):\n        return self.g(1)\n")
+    loaded = _load(
+        "class A:\n    def g(self, x):\n        return self.base + x\n    def f(self):\n        return self.g(1)\n"
+    )
     self = Record("self", base=41)
     loaded.bind_methods(self)
     assert loaded.call(self) == 42
@@ -69,7 +73,9 @@ def test_methods_of_the_class_are_bound_to_the_stand_in() -> None:
 
 @pytest.mark.parametrize("decorator", ["@staticmethod", "@torch.no_grad()", "@functools.lru_cache(None)", "@own"])
 def test_decorators_that_are_known(decorator: str) -> None:
-    assert _load(f"import torch, functools\ndef own(g):\n    return g\n{decorator}\ndef f():\n    return 1\n").call() == 1
+    assert (
+        _load(f"import torch, functools\ndef own(g):\n    return g\n{decorator}\ndef f():\n    return 1\n").call() == 1
+    )
 
 
 def test_a_decorator_that_is_not_known() -> None:
@@ -92,4 +98,7 @@ def test_annotations_and_types_are_not_looked_at() -> None:
 
 
 def test_isinstance_of_an_unknown_type_is_false() -> None:
-    assert _load("from a import B\ndef f():\n    return isinstance(1, B), isinstance(1, (B, int))\n").call() == (False, True)
+    assert _load("from a import B\ndef f():\n    return isinstance(1, B), isinstance(1, (B, int))\n").call() == (
+        False,
+        True,
+    )

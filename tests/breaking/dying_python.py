@@ -1,0 +1,42 @@
+#!/usr/bin/python3 -IS
+"""An interpreter that kills itself before the n-th call by which a program changes the machine, n in /run/die-at.
+
+With 0 it lives, and writes each such call down in /run/calls. It stands in for `python:` of a host's inventory, so the
+agent itself knows nothing of it.
+"""
+
+import json
+import os
+import signal
+import sys
+
+CHANGING = {
+    "os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.truncate",
+    "os.utime", "shutil.rmtree", "subprocess.Popen",
+}  # fmt: skip
+
+with open("/run/die-at") as wish:
+    die_at = int(wish.read())
+log = os.open("/run/calls", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+calls = 0
+
+
+def changes(event, arguments):
+    if event == "open":
+        return bool((arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+    return event in CHANGING
+
+
+def hook(event, arguments):
+    global calls
+    if not changes(event, arguments):
+        return
+    calls += 1
+    if calls == die_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if die_at == 0:
+        os.write(log, (json.dumps([event, *map(str, arguments[:2])]) + "\n").encode())
+
+
+sys.addaudithook(hook)
+exec(sys.argv[3])

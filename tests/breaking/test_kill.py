@@ -1,0 +1,150 @@
+"""The agent is killed: at random moments, after each resource, and before each single call that changes the machine."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from blackstart.report import MachineReport, Record
+
+from . import fleets, rich
+from .hosts import Host, Hosts
+from .layer import DYING_PYTHON
+from .rounds import Disturb, Outcome, Undisturbed, play
+
+AT_ONCE = 3
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["booted", "unbooted"])
+def undisturbed(request: pytest.FixtureRequest, hosts: Hosts, layer_of: Callable[[bool], Path]) -> Undisturbed:
+    return Undisturbed.watch(hosts, layer_of(request.param), request.param)
+
+
+class Striker(fleets.Deaf):
+    """Strikes so many seconds after a resource began; once."""
+
+    def __init__(self, resource: str, delay_s: float, strike: Callable[[], int]) -> None:
+        self._resource = resource
+        self._delay_s = delay_s
+        self._strike = strike
+        self._thread: threading.Thread | None = None
+        self.struck = False
+
+    def begins(self, machine: str, role: str, name: str) -> None:
+        if name == self._resource and self._thread is None:
+            self._thread = threading.Thread(target=self._run)
+            self._thread.start()
+
+    def _run(self) -> None:
+        threading.Event().wait(self._delay_s)
+        self.struck = self._strike() > 0
+
+    def wait(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+
+def at_moment(resource: str, delay_s: float, all_at_once: bool) -> Disturb:
+    def disturb(host: Host) -> tuple[MachineReport, bool]:
+        striker = Striker(resource, delay_s, host.kill_all if all_at_once else host.kill_agents)
+        report = fleets.converge(host, rich.ROLE, listener=striker)
+        striker.wait()
+        return report, striker.struck and report.error is not None
+
+    return disturb
+
+
+class AfterEnd(fleets.Deaf):
+    """Kills the agent as soon as one resource is done."""
+
+    def __init__(self, host: Host, resource: str) -> None:
+        self._host = host
+        self._resource = resource
+
+    def ends(self, machine: str, record: Record) -> None:
+        if record.name == self._resource:
+            self._host.kill_agents()
+
+
+def after(resource: str) -> Disturb:
+    def disturb(host: Host) -> tuple[MachineReport, bool]:
+        report = fleets.converge(host, rich.ROLE, listener=AfterEnd(host, resource))
+        return report, report.error is not None
+
+    return disturb
+
+
+def before_call(number: int) -> Disturb:
+    """Die before the call of that number; 0 counts them instead."""
+
+    def disturb(host: Host) -> tuple[MachineReport, bool]:
+        host.path("/run/die-at").write_text(str(number))
+        report = fleets.converge(host, rich.ROLE, python=DYING_PYTHON)
+        return report, report.error is not None
+
+    return disturb
+
+
+def calls_of_a_run(hosts: Hosts, undisturbed: Undisturbed) -> list[list[str]]:
+    """Every call by which an undisturbed agent changes the machine."""
+    with hosts.one(undisturbed.layer) as host:
+        report, _ = before_call(0)(host)
+        assert not report.failed, fleets.why(report)
+        return [json.loads(line) for line in host.path("/run/calls").read_text().splitlines()]
+
+
+def play_all(hosts: Hosts, undisturbed: Undisturbed, rounds: dict[str, Disturb]) -> dict[str, Outcome]:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        playing = {label: pool.submit(play, hosts, undisturbed, disturb) for label, disturb in rounds.items()}
+        outcomes = {label: future.result() for label, future in playing.items()}
+    struck = sum(outcome.struck for outcome in outcomes.values())
+    half_done = sum(bool(outcome.half_done) for outcome in outcomes.values())
+    completed = sum(outcome.completed_sets for outcome in outcomes.values())
+    print(f"{len(outcomes)} rounds, {struck} struck, {half_done} left a temporary, {completed} sets completed")
+    return outcomes
+
+
+def told(outcomes: dict[str, Outcome]) -> list[str]:
+    return [f"{label}: {problem}" for label, outcome in outcomes.items() for problem in outcome.problems]
+
+
+@pytest.mark.parametrize("count", [8, pytest.param(150, marks=pytest.mark.soak)])
+def test_killed_at_a_random_moment(hosts: Hosts, undisturbed: Undisturbed, rng: random.Random, count: int) -> None:
+    """Moments are spread evenly over the resources, since by time alone nearly all would fall into apt."""
+    rounds = {}
+    for number in range(count):
+        resource = rng.choice(list(undisturbed.seconds))
+        delay, everything = rng.random() * (undisturbed.seconds[resource] + 0.005), number % 2 == 1
+        label = f"{number}: {resource} + {delay:.4f} s{', with all it started' if everything else ''}"
+        rounds[label] = at_moment(resource, delay, everything)
+    outcomes = play_all(hosts, undisturbed, rounds)
+    assert told(outcomes) == []
+    assert sum(outcome.struck for outcome in outcomes.values()) >= count * 0.9
+
+
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.soak)])
+def test_killed_after_a_resource(hosts: Hosts, undisturbed: Undisturbed, rng: random.Random, step: int) -> None:
+    names = list(undisturbed.seconds)[rng.randrange(step) :: step]
+    outcomes = play_all(hosts, undisturbed, {name: after(name) for name in names})
+    assert told(outcomes) == []
+
+
+@pytest.mark.parametrize("step", [40, pytest.param(1, marks=pytest.mark.soak)])
+def test_killed_before_a_call(hosts: Hosts, undisturbed: Undisturbed, rng: random.Random, step: int) -> None:
+    """Every place between two calls that change the machine; a host without systemd differs in its jobs only."""
+    calls = calls_of_a_run(hosts, undisturbed)
+    numbers = [n for n, call in enumerate(calls, 1) if undisturbed.booted or "/jobs/" in " ".join(call)]
+    chosen = numbers[rng.randrange(step) :: step]
+    rounds = {f"{n}: {' '.join(calls[n - 1])}": before_call(n) for n in chosen}
+    outcomes = play_all(hosts, undisturbed, rounds)
+    assert told(outcomes) == []
+    assert all(outcome.struck for outcome in outcomes.values())
+    if step == 1 and undisturbed.booted:
+        assert any(outcome.half_done for outcome in outcomes.values())
+        assert any(outcome.completed_sets for outcome in outcomes.values())

@@ -1,0 +1,249 @@
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from blackstart.agent import jobs
+from blackstart.agent.converge import Run
+from blackstart.agent.store import Store
+from blackstart.plan import Section, State, plan_to_wire
+from blackstart.resources import directory, file, job
+
+from .machine import Listening, release
+
+
+# A job is let go on purpose: it is to outlive what started it.
+pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def _without_systemd(monkeypatch, tmp_path):
+    """Jobs as on a machine without systemd; with it they are tried in the sandbox."""
+    monkeypatch.setattr(jobs, "has_systemd", lambda: False)
+    monkeypatch.setattr(jobs, "CREDENTIALS", str(tmp_path / "credentials"))
+    monkeypatch.setattr(jobs, "POLL_S", 0.01)
+
+
+def wait_for(condition, what, deadline_s=20):
+    deadline = time.monotonic() + deadline_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"{what} did not come about"
+    return found
+
+
+def folder(machine, wish):
+    return machine.state / "jobs" / wish.spec["job"]
+
+
+def said(machine):
+    return [event["line"] for event in machine.events if event["e"] == "output"]
+
+
+@pytest.fixture
+def gate(land):
+    """A job that has begun and ends once `open` is called; it counts its runs."""
+    os.mkfifo(land / "gate")
+    script = f"echo begun; echo run >>{land}/runs; read answer <{land}/gate; echo got $answer; exit ${{answer:-1}}"
+
+    class Gate:
+        wish = job("long work", ["sh", "-c", script])
+
+        def open(self, answer="0"):
+            (land / "gate").write_text(f"{answer}\n")
+
+        def runs(self):
+            return (land / "runs").read_text().count("run") if (land / "runs").exists() else 0
+
+    return Gate()
+
+
+def apply_in_background(machine, wish):
+    """A run with a controller of its own; returns (thread, wire, events)."""
+    plan = plan_to_wire(
+        [Section("role", "box", (), "", State([wish, directory(str(machine.root / "after"))]))],
+        check=False,
+        restart=False,
+        empty=False,
+    )
+    machine.root.joinpath("wire").mkdir(exist_ok=True)
+    listening = Listening(machine.root / "wire")
+    wire = listening.__enter__()
+    store = Store(str(machine.state), "tester")
+
+    def carry_out():
+        try:
+            Run(plan, wire, store).execute()
+        finally:
+            release(store)
+
+    thread = threading.Thread(target=carry_out)
+    thread.start()
+    return thread, wire, listening
+
+
+# from start to end
+
+
+def test_a_job_runs_once_and_its_log_is_passed_on(machine, land):
+    wish = job("build", ["sh", "-c", f"echo one; echo two >&2; echo run >>{land}/runs"])
+    assert machine.check(wish) == ["change"]
+    assert not machine.state.exists()
+    assert machine.apply(wish) == ["changed"]
+    assert said(machine) == ["one", "two"]
+    assert machine.apply(wish) == ["ok"]
+    assert machine.check(wish) == ["ok"]
+    assert (land / "runs").read_text() == "run\n"
+
+
+def test_what_a_job_creates_is_what_counts(machine, land):
+    wish = job("build", ["touch", f"{land}/made"], creates=f"{land}/made")
+    assert machine.apply(wish) == ["changed"]
+    assert machine.apply(wish) == ["ok"]
+    (land / "made").unlink()
+    assert machine.apply(wish) == ["changed"]
+    assert (land / "made").exists()
+
+
+def test_a_job_that_does_not_create_what_it_should_has_failed(machine, land):
+    assert machine.apply(job("build", ["true"], creates=f"{land}/made")) == ["failed"]
+    assert "is not there" in machine.failure
+
+
+def test_failed_work_shows_its_last_lines_and_is_tried_anew(machine, land):
+    wish = job("build", ["sh", "-c", f"echo run >>{land}/runs; seq 30; exit 3"], remedy="look there")
+    assert machine.apply(wish) == ["failed"]
+    assert machine.failure == "the job ended with 3\n" + "\n".join(map(str, range(19, 31)))
+    assert machine.done[0]["remedy"] == "look there"
+    assert machine.apply(wish) == ["failed"]
+    assert (land / "runs").read_text() == "run\nrun\n"
+
+
+def test_words_and_environment_reach_the_program_as_they_are(machine, land):
+    words = ["a b", "$HOME", "it's", "*", "new\nline"]
+    wish = job("show", ["sh", "-c", f'printf "<%s>" "$@" "$ODD" >{land}/out', "sh", *words], env={"ODD": "x $y 'z'\n"})
+    assert machine.apply(wish) == ["changed"]
+    assert (land / "out").read_text() == "<a b><$HOME><it's><*><new\nline><x $y 'z'\n>"
+
+
+def test_a_jobs_folder_is_for_root_alone(machine):
+    wish = job("build", ["true"])
+    machine.apply(wish)
+    assert folder(machine, wish).stat().st_mode & 0o777 == 0o700
+    assert (folder(machine, wish) / "exit").read_text() == "0\n"
+
+
+def test_what_a_job_makes_is_unknown_in_a_check(machine, land):
+    wish = job("build", ["true"], creates=f"{land}/env/marker", provides=[f"{land}/env"])
+    assert machine.check(wish, file(f"{land}/env/f", "x")) == ["change", "unknown"]
+
+
+# secrets
+
+
+def test_a_secret_reaches_the_job_as_a_file_and_nothing_else_holds_it(machine, land):
+    script = f'cat "$CREDENTIALS_DIRECTORY/token" >{land}/seen; env >{land}/env; stat -c %a "$CREDENTIALS_DIRECTORY"'
+    wish = job("fetch", ["sh", "-c", script], credentials={"token": "hunter22"})
+    assert machine.apply(wish) == ["changed"]
+    assert (land / "seen").read_text() == "hunter22"
+    assert "hunter22" not in (land / "env").read_text()
+    assert said(machine) == ["700"]
+    assert not list((machine.root / "credentials").iterdir()), "the secret outlived the job"
+    left = [path for path in machine.state.rglob("*") if path.is_file() and b"hunter22" in path.read_bytes()]
+    assert not left and "hunter22" not in str(machine.events)
+
+
+# controllers that come and go
+
+
+def test_a_controller_that_goes_leaves_the_job_running_and_the_next_one_attaches(machine, gate):
+    thread, wire, listening = apply_in_background(machine, gate.wish)
+    wait_for(lambda: gate.runs() == 1, "the job's start")
+    wire.hang_up()
+    thread.join(20)
+    assert not thread.is_alive(), "the agent waits for a controller that is gone"
+    listening.__exit__()
+    assert not (machine.root / "after").exists(), "more was done for nobody"
+    opener = threading.Thread(target=gate.open)
+    opener.start()
+    assert machine.apply(gate.wish) == ["changed"]
+    opener.join()
+    assert gate.runs() == 1
+    assert said(machine) == ["begun", "got 0"]
+
+
+def test_work_that_ended_while_nobody_looked_is_not_repeated(machine, gate):
+    thread, wire, listening = apply_in_background(machine, gate.wish)
+    wait_for(lambda: gate.runs() == 1, "the job's start")
+    wire.hang_up()
+    thread.join(20)
+    listening.__exit__()
+    gate.open()
+    wait_for((folder(machine, gate.wish) / "exit").exists, "the job's end")
+    assert machine.apply(gate.wish) == ["ok"]
+    assert gate.runs() == 1
+
+
+def test_a_lost_job_is_never_taken_for_done_and_is_started_anew(machine, gate):
+    thread, wire, listening = apply_in_background(machine, gate.wish)
+    wait_for(lambda: gate.runs() == 1, "the job's start")
+    wire.hang_up()
+    thread.join(20)
+    listening.__exit__()
+    pid = int((folder(machine, gate.wish) / "process").read_text().split()[0])
+    os.killpg(pid, signal.SIGKILL)
+    assert machine.check(gate.wish) == ["change"]
+    opener = threading.Thread(target=gate.open)
+    opener.start()
+    assert machine.apply(gate.wish) == ["changed"]
+    opener.join()
+    assert gate.runs() == 2
+    assert said(machine)[0] == "the job was lost half-way; it is started anew"
+
+
+def test_a_job_that_is_killed_while_it_is_watched_is_lost(machine, gate):
+    thread, wire, listening = apply_in_background(machine, gate.wish)
+    wait_for(lambda: gate.runs() == 1, "the job's start")
+    identity = folder(machine, gate.wish) / "process"
+    wait_for(identity.exists, "the job's identity")
+    os.killpg(int(identity.read_text().split()[0]), signal.SIGKILL)
+    thread.join(20)
+    assert not thread.is_alive()
+    listening.__exit__()
+    (failed,) = [event for event in wire.events() if event.get("state") == "failed"]
+    assert failed["detail"].startswith("the job was lost")
+
+
+def test_a_process_that_has_the_number_of_a_dead_job_is_not_it(machine):
+    wish = job("build", ["true"])
+    machine.apply(wish)
+    (folder(machine, wish) / "exit").unlink()
+    (folder(machine, wish) / "process").write_text(f"{os.getpid()} 12345")
+    assert machine.apply(wish) == ["changed"]
+    assert said(machine)[0] == "the job was lost half-way; it is started anew"
+
+
+@pytest.mark.parametrize("left", ["nothing", "an empty folder", "a log", "a torn identity"])
+def test_what_a_killed_start_left_is_started_anew(machine, left):
+    wish = job("build", ["echo", "done"])
+    if left != "nothing":
+        folder(machine, wish).mkdir(parents=True)
+    if left in ("a log", "a torn identity"):
+        (folder(machine, wish) / "log").touch()
+    if left == "a torn identity":
+        (folder(machine, wish) / "run").touch()
+        (folder(machine, wish) / "process").write_text("12")
+    assert machine.apply(wish) == ["changed"]
+    assert said(machine)[-1] == "done"
+
+
+def test_silence_is_told_from_progress(machine, gate, monkeypatch):
+    monkeypatch.setattr(jobs, "STALL_S", 0.05)
+    thread, wire, listening = apply_in_background(machine, gate.wish)
+    heard = lambda: [event["line"] for event in wire.events() if event["e"] == "output"]  # noqa: E731
+    wait_for(lambda: any("silent" in line for line in heard()), "a word about the silence")
+    gate.open()
+    thread.join(20)
+    listening.__exit__()
+    assert wire.events()[-1]["state"] == "changed"
