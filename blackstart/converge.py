@@ -117,7 +117,7 @@ class Fleet:
         )
 
     def holds_others(self, machine: Machine) -> bool:
-        """Whether machines of the inventory are reached through this one; where none is, it carries the roles itself."""
+        """Whether machines are reached through this one; where none is, it carries the roles itself."""
         return any(other.through == machine.name for other in self.inventory.machines.values())
 
     def session(self, machine: Machine) -> Session:

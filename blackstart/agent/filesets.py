@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import shutil
 import stat
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -19,7 +20,8 @@ class FileSet(Kind):
     Each item is {path, content, replaces}: `replaces` is the sha256 of the content that may be replaced, or None
     where the file may not exist yet. Nothing is written unless every file holds either that or the new content
     already, so that another program's change is never overwritten and a half-done set is completed. The last item is
-    written last: a manifest stands there. `stale` are globs of what was derived from them (bytecode, builds); it goes before the writing.
+    written last: a manifest stands there. `stale` are globs of what was derived from the files (bytecode, builds),
+    which goes before the writing.
     """
 
     @property

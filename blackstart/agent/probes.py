@@ -50,8 +50,9 @@ def _unit(world: World, question: Dict[str, Any]) -> Any:
 def _search(world: World, question: Dict[str, Any]) -> Any:
     """{path: {sha256, text?, record?}} of the files below `root` with one of `suffixes` that hold one of `needles`.
 
-    Files whose path ends like one of `paths` are told of whatever they hold. `root` may be a pattern. A file whose sha256 is in `known` comes without its text: the asker has it. `record` is
-    the file's line in the first match of the pattern `record`, a wheel's RECORD.
+    Files whose path ends like one of `paths` are told of whatever they hold. `root` may be a pattern. A file whose
+    sha256 is in `known` comes without its text: the asker has it. `record` is the file's line in the first match of
+    the pattern `record`, a wheel's RECORD.
     """
     if world.is_empty:
         return {}
@@ -78,7 +79,7 @@ def _walk(root: str, suffixes: "tuple[str, ...]") -> Iterator[str]:
     for folder, _, names in os.walk(root):
         for name in names:
             path = os.path.join(folder, name)
-            if name.endswith(suffixes) and os.path.isfile(path):  # a link may lead nowhere, a pipe would block
+            if path.endswith(suffixes) and os.path.isfile(path):  # a link may lead nowhere, a pipe would block
                 yield path
 
 
