@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -21,7 +21,9 @@ from .variables import Defaults, resolve
 
 MAX_REPLANS = 5
 PATIENCE = 4
-POOL = 16
+POOL = 32
+AHEAD = 4
+"""Machines that are connected while the plans are made: enough to keep the network busy, too few to be in the way."""
 
 
 class Listener(Protocol):
@@ -120,11 +122,12 @@ class Fleet:
         """Whether machines are reached through this one; where none is, it carries the roles itself."""
         return any(other.through == machine.name for other in self.inventory.machines.values())
 
-    def session(self, machine: Machine) -> Session:
+    def session(self, machine: Machine, *, installs: bool = True) -> Session:
         login = self.inventory.machines[machine.through] if machine.through else machine
         reference = login.variables.get("sudo_password")
         password = (lambda: reveal(reference.value, reference.place)) if reference else ask_password(login.name)
-        return Session(self.transport(machine), python=machine.get("python", "/usr/bin/python3"), password=password)
+        python = machine.get("python", "/usr/bin/python3")
+        return Session(self.transport(machine), python=python, password=password, installs=installs)
 
     def variables(self, role: Role[Any], machine: Machine) -> Any:
         return resolve(machine, self.defaults, role.variables())
@@ -133,9 +136,11 @@ class Fleet:
         """Plan all, then apply all. Raises InputError before anything is touched; other errors are in the reports."""
         roles = self._tagged(options.tags)
         trees = [_Tree(self, outer, inner, roles, options) for outer, inner in self._grouped(machines)]
-        with ExitStack() as stack, ThreadPoolExecutor(max_workers=POOL) as pool:
+        with ExitStack() as stack, ThreadPoolExecutor(POOL) as pool:
             for tree in trees:
                 stack.callback(tree.close)
+            for tree in trees[:AHEAD]:
+                tree.connecting = pool.submit(tree.connect)
             try:
                 list(pool.map(_Tree.plan, trees))
                 refused = [tree.input_error for tree in trees if tree.input_error]
@@ -185,6 +190,7 @@ class _Tree:
         self.fleet = fleet
         self.options = options
         self.input_error: InputError | None = None
+        self.connecting: Future[None] | None = None
         on_outer = [(role, machine) for machine in inner for role in roles if role.on_host]
         if not fleet.holds_others(outer):
             on_outer += [(role, outer) for role in roles if not role.on_host]
@@ -194,7 +200,8 @@ class _Tree:
         ]
 
     def _target(self, machine: Machine, bound: list[tuple[Role[Any], Machine]]) -> _Target:
-        return _Target(machine, self.fleet.session(machine), MachineReport(machine.name), bound)
+        session = self.fleet.session(machine, installs=not self.options.check)
+        return _Target(machine, session, MachineReport(machine.name), bound)
 
     def targets(self) -> list[_Target]:
         return [self.outer, *self.inner]
@@ -220,6 +227,20 @@ class _Tree:
     def close(self) -> None:
         for target in reversed(self.targets()):
             target.session.__exit__(None, None, None)
+
+    def connect(self) -> None:
+        """Ahead of the first request: the other side takes its time, in which roles and templates are read here."""
+        if not any(target.bound for target in self.targets()):
+            return
+        transport = self.fleet.transport(self.outer.machine)
+        transport.connect()
+        if transport.login_is_root:  # nobody is asked for sudo's password before the input has proved to be right
+            self.outer.session.start()
+
+    def _connected(self) -> None:
+        """Where nothing was done ahead, the first request connects. Raises ConnectError."""
+        if self.connecting is not None:
+            self.connecting.result()
 
     def plan(self) -> None:
         """Ask for facts and build every plan that can be built; errors stay with their machine."""
@@ -261,8 +282,9 @@ class _Tree:
         target.sections = self._sections(bound, groups, self._ask(asked, groups, empty=not target.exists))
 
     def _ask(self, target: _Target, groups: Mapping[str, Any], empty: bool = False) -> dict[str, tuple[Facts, str]]:
-        if not groups:
-            return {}
+        if not any(groups.values()):
+            return dict.fromkeys(groups, ([], ""))
+        self._connected()
         started = time.monotonic()
         self.fleet.listener.begins(target.machine.name, "facts", "gather facts")
         facts = target.session.probe(groups, empty=empty)
@@ -305,6 +327,8 @@ class _Tree:
                 self._carry_out(target)
         except BlackstartError as error:
             target.report.error = error
+        finally:
+            self.close()
 
     def _enter(self, target: _Target) -> None:
         """After the outer machine's plan, an inner machine that did not run does; what was known of it is not."""
@@ -328,6 +352,7 @@ class _Tree:
     def _carry_out(self, target: _Target) -> None:
         if not target.sections:
             return
+        self._connected()
         started = time.monotonic()
         for _ in range(MAX_REPLANS):
             stale = self._converge_patiently(target)
@@ -351,9 +376,21 @@ class _Tree:
 
     def _converge_patiently(self, target: _Target) -> str | None:
         """What may pass by itself (a held apt lock, an ill mirror) is tried again; what was done stays done."""
-        import tenacity
-
         kept = list(target.report.records)
+        try:
+            return self._converge_once(target)
+        except _Passing as passing:
+            return self._try_again(target, passing, kept)
+
+    def _try_again(self, target: _Target, first: _Passing, kept: list[Record]) -> str | None:
+        import tenacity  # here, because most runs meet nothing of the kind
+
+        failures = [first]
+
+        def once() -> str | None:
+            if failures:
+                raise failures.pop()
+            return self._converge_once(target)
 
         def before_sleep(state: tenacity.RetryCallState) -> None:
             # The next try meets what was done as ok; that it was changed must not be forgotten.
@@ -370,7 +407,7 @@ class _Tree:
             reraise=True,
         )
         try:
-            return retrying(self._converge_once, target)
+            return retrying(once)
         except _Passing as passing:
             target.report.records.append(passing.record)
             self.fleet.listener.ends(target.machine.name, passing.record)

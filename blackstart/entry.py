@@ -22,7 +22,7 @@ exec sudo -S -p '' /bin/sh -c 'printf "\\n%s\\n" "{\\"e\\":\\"root\\"}"; exec "$
 
 # Debian's python3-minimal lacks json, which is why the interpreter alone does not tell.
 HAVE_PYTHON = """\
-python=$1; bootstrap=$2
+python=$1; bootstrap=$2; install=$3
 usable() {
   [ -x "$python" ] || return 1
   [ "$python" = /usr/bin/python3 ] || return 0
@@ -30,6 +30,10 @@ usable() {
   return 1
 }
 if ! usable; then
+  if [ -z "$install" ]; then
+    printf '\\n%s\\n' '{"e":"missing","what":"python3"}'
+    exec cat >/dev/null
+  fi
   printf '\\n%s\\n' '{"e":"installing","what":"python3"}'
   export DEBIAN_FRONTEND=noninteractive
   { apt-get install -y --no-install-recommends python3 ||
@@ -47,6 +51,9 @@ def as_root(argv: Sequence[str]) -> list[str]:
     return ["/bin/sh", "-c", BECOME_ROOT, "sh", *argv]
 
 
-def agent(python: str) -> list[str]:
-    """The agent, in a clean environment, under an absolute Python that is installed where it is missing."""
-    return ["/bin/sh", "-c", HAVE_PYTHON, "sh", python, bundle.BOOTSTRAP]
+def agent(python: str, *, install: bool = True) -> list[str]:
+    """The agent, in a clean environment, under an absolute Python that is installed where it is missing.
+
+    Without `install` a missing one is announced, and what is sent to it lost.
+    """
+    return ["/bin/sh", "-c", HAVE_PYTHON, "sh", python, bundle.BOOTSTRAP, "install" if install else ""]

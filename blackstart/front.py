@@ -7,8 +7,6 @@ import inspect
 import json as jsonlib
 import os
 import sys
-import tempfile
-import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -218,6 +216,9 @@ def _run(body: Body, options: dict[str, Any], own: dict[str, Any]) -> int:
 
 def _fault(as_json: bool) -> Result:
     """Keep the trace for whoever mends it, and say where it is."""
+    import tempfile
+    import traceback
+
     with tempfile.NamedTemporaryFile("w", prefix="blackstart-fault-", suffix=".txt", delete=False) as stream:
         stream.write(mask(traceback.format_exc()))
     message = f"blackstart met a fault of its own; please report it with {stream.name}"

@@ -37,16 +37,29 @@ def controller_name() -> str:
     return f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"
 
 
+class _Silence(ConnectError):
+    """Nothing was heard for as long as patience lasts."""
+
+
 class Session:
     """Use as a context manager. `execs` counts what was started on the machine: 1 however many requests it answered."""
 
     def __init__(
-        self, transport: Transport, *, python: str = "/usr/bin/python3", password: Callable[[], str] | None = None
+        self,
+        transport: Transport,
+        *,
+        python: str = "/usr/bin/python3",
+        password: Callable[[], str] | None = None,
+        installs: bool = True,
     ) -> None:
-        """`password` is asked for sudo's, once and only where the machine wants one."""
+        """`password` is asked for sudo's, once and only where the machine wants one.
+
+        A Python that is missing is installed where it `installs`, and a CheckError else.
+        """
         self._transport = transport
         self._python = python
         self._password = password
+        self._installs = installs
         self._patience = SILENCE_S
         self._greeted = False
         self._noise = 0
@@ -74,11 +87,16 @@ class Session:
         if self._channel is not None:
             self._channel.hang_up()
 
-    def _started(self) -> Channel:
+    def start(self) -> None:
+        """Start the agent ahead of its first request. That changes nothing: a missing Python is not installed yet."""
+        self._started(ahead=True)
+
+    def _started(self, *, ahead: bool = False) -> Channel:
         if self._channel is None:
             self._answering, self._greeted, self._noise, self._buffer = False, False, 0, b""
             self._patience = SILENCE_S
-            self._channel = self._transport.start_as_root(entry.agent(self._python))
+            install = self._installs and not ahead
+            self._channel = self._transport.start_as_root(entry.agent(self._python, install=install))
             self.execs += 1
             if not self._transport.login_is_root:
                 self._become_root(self._channel)
@@ -100,10 +118,13 @@ class Session:
             )
         channel.send(self._password().encode() + b"\n")
         self._patience = SUDO_S
-        event = self._next_event()
+        try:
+            self._next_event()
+        except _Silence:
+            raise ConnectError(
+                "sudo refused the password", where=self.where, remedy="see sudo_password in the inventory"
+            ) from None
         self._patience = SILENCE_S
-        if event["e"] != "root":
-            raise ConnectError("sudo refused the password", where=self.where)
 
     def _refused(self, event: Event) -> ConnectError:
         if event["by"] == "no sudo":
@@ -118,7 +139,8 @@ class Session:
         while self._answering:  # whoever asked before did not listen to the end
             self._answering = self._next_event()["e"] != "end"
         body = json.dumps({"op": operation, "controller": controller_name(), **fields}).encode()
-        channel.send(b"%d\n" % len(body) + body)
+        frame = b"%d\n" % len(body) + body
+        channel.send(frame)
         self._answering = True
         while True:
             event = self._next_event()
@@ -131,6 +153,15 @@ class Session:
                 case "installing":
                     self._patience = INSTALL_S
                     continue
+                case "missing":
+                    self.__exit__(None, None, None)
+                    if not self._installs:
+                        raise CheckError(
+                            "there is no usable Python, and a check installs nothing",
+                            where=self.where,
+                            remedy="run without --check, which installs it first, or install python3 there",
+                        )
+                    self._started().send(frame)
                 case "refused":
                     raise self._refused(event)
                 case "held":
@@ -174,7 +205,7 @@ class Session:
             try:
                 part = self._channel.receive(self._patience)
             except TimeoutError:
-                raise ConnectError(
+                raise _Silence(
                     f"no sign of life for {self._patience:g} s",
                     where=self.where,
                     remedy="run again; what was begun is finished then",
@@ -219,7 +250,7 @@ def _event(line: bytes) -> Event | None:
         event = json.loads(line)
     except ValueError:
         return None
-    return event if isinstance(event, dict) and "e" in event else None
+    return event if isinstance(event, dict) and isinstance(event.get("e"), str) else None
 
 
 def held_error(where: str, holder: Mapping[str, Any]) -> CheckError:

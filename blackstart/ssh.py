@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 import socket
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .entry import as_root
 from .errors import ConnectError
+from .known_hosts import keys_of
 
 if TYPE_CHECKING:
     import fabric
@@ -19,6 +21,7 @@ CONNECT_TIMEOUT_S = 15
 CONNECT_ATTEMPTS = 3
 TRANSIENT = (ConnectionRefusedError, ConnectionResetError, EOFError)
 KEY_REMEDY = "name a key that this machine accepts as identity_file in the inventory"
+USERS_KNOWN_HOSTS = "~/.ssh/known_hosts"
 REACH_REMEDY = "check address and port in the inventory, and that sshd runs there"
 
 
@@ -81,15 +84,23 @@ class SSH:
         self._user = user
         self._identity_file = identity_file
         self._known_hosts = known_hosts
+        # Here, before there are several threads: while they import at once they take turns, and no connection begins.
+        import fabric  # noqa: F401
+
         self._connection: fabric.Connection | None = None
+        self._opening = threading.Lock()
         self.retries = 0
 
-    def _open(self) -> fabric.Connection:
-        if self._connection is None:
-            self._connection = self._connect()
-        return self._connection
+    def connect(self) -> None:
+        self._open()
 
-    def _connect(self) -> fabric.Connection:
+    def _open(self) -> fabric.Connection:
+        with self._opening:
+            if self._connection is None:
+                self._connection = self._connect_patiently()
+            return self._connection
+
+    def _connect_patiently(self) -> fabric.Connection:
         """Connect; what may pass by itself (a refused or reset connection) is tried again, nothing else."""
         try:
             return self._connect_once()
@@ -118,7 +129,7 @@ class SSH:
             connect_timeout=CONNECT_TIMEOUT_S,
             connect_kwargs=self._keys(),
         )
-        self._trust_known_hosts_only(connection.client)
+        self._trust_known_hosts_only(connection)
         self._open_explained(connection)
         self._hurry(connection)
         return connection
@@ -143,8 +154,9 @@ class SSH:
         except paramiko.BadHostKeyException as error:
             message = "the host key is not the one in known_hosts"
             found = f"{error.key.get_name()} {error.key.fingerprint} at {at}"
+            name = _known_name(self._address, self._port)
             remedy = (
-                f"if the machine was rebuilt: ssh-keygen -R {self._known_name()}{self._file_option()}, "
+                f"if the machine was rebuilt: ssh-keygen -R {name}{self._file_option()}, "
                 "then accept its new key; if it was not, somebody may stand in between"
             )
         except UnknownHostKey as error:
@@ -166,18 +178,19 @@ class SSH:
         kind = _Passing if isinstance(error, TRANSIENT) else ConnectError
         return kind("the machine cannot be reached", where=self.where, found=f"{at}: {found}", remedy=REACH_REMEDY)
 
-    def _trust_known_hosts_only(self, client: paramiko.SSHClient) -> None:
+    def _trust_known_hosts_only(self, connection: fabric.Connection) -> None:
         import paramiko
 
         class Refuse(paramiko.MissingHostKeyPolicy):
             def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
                 raise UnknownHostKey(key.get_name(), key.fingerprint)
 
-        client.set_missing_host_key_policy(Refuse())
-        if self._known_hosts is None:
-            client.load_system_host_keys()
-        elif Path(self._known_hosts).exists():
-            client.load_host_keys(self._known_hosts)
+        connection.client.set_missing_host_key_policy(Refuse())
+        known = connection.client.get_host_keys()
+        name = _known_name(connection.host, connection.port)
+        for key in keys_of(name, Path(self._known_hosts or USERS_KNOWN_HOSTS).expanduser()):
+            if key.get_name() not in (known.lookup(name) or ()):
+                known.add(name, key.get_name(), key)
 
     @staticmethod
     def _hurry(connection: fabric.Connection) -> None:
@@ -187,14 +200,11 @@ class SSH:
             transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport.set_keepalive(15)
 
-    def _known_name(self) -> str:
-        return self._address if self._port == 22 else f"[{self._address}]:{self._port}"
-
     def _file_option(self) -> str:
         return f" -f {self._known_hosts}" if self._known_hosts else ""
 
     def _accept_command(self) -> str:
-        return f"ssh-keyscan -p {self._port} {self._address} >> {self._known_hosts or '~/.ssh/known_hosts'}"
+        return f"ssh-keyscan -p {self._port} {self._address} >> {self._known_hosts or USERS_KNOWN_HOSTS}"
 
     def start(self, argv: Sequence[str]) -> SSHChannel:
         import paramiko
@@ -214,6 +224,11 @@ class SSH:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _known_name(address: str, port: int) -> str:
+    """How known_hosts names a machine."""
+    return address if port == 22 else f"[{address}]:{port}"
 
 
 class UnknownHostKey(Exception):

@@ -44,6 +44,9 @@ class Transport(Protocol):
     login_is_root: bool
     retries: int
 
+    def connect(self) -> None:
+        """Make ready for `start`, which does it where it was not done. Raises ConnectError."""
+
     def start(self, argv: Sequence[str]) -> Channel:
         """Run argv as the login; raises ConnectError."""
 
@@ -124,6 +127,9 @@ class Local:
         self.login_is_root = os.geteuid() == 0
         self.retries = 0
 
+    def connect(self) -> None:
+        """There is no way to go."""
+
     def start(self, argv: Sequence[str]) -> LocalChannel:
         return LocalChannel(argv, self.where)
 
@@ -143,6 +149,9 @@ class Through:
         self.retries = 0
         self._outer = outer
         self._enter = enter
+
+    def connect(self) -> None:
+        self._outer.connect()
 
     def start(self, argv: Sequence[str]) -> Channel:
         """Only root may enter."""

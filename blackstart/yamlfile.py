@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.constructor import SafeConstructor
 
 from .errors import InputError
 
@@ -21,11 +23,16 @@ class Document:
     data: Any = None
     lines: dict[KeyPath, int] = field(default_factory=dict)
 
+    @functools.cached_property
+    def name(self) -> str:
+        """The file as errors call it."""
+        return shown(self.path)
+
     def place(self, keys: KeyPath) -> str:
         """`file:line` of a value, or of the nearest thing around it that has one."""
         while keys and keys not in self.lines:
             keys = keys[:-1]
-        return f"{shown(self.path)}:{self.lines.get(keys, 1)}"
+        return f"{self.name}:{self.lines.get(keys, 1)}"
 
 
 def shown(path: Path) -> str:
@@ -75,12 +82,12 @@ def _build(node: yaml.Node, keys: KeyPath, document: Document, above: set[int]) 
             if not isinstance(key, str):
                 raise InputError(
                     "a key must be text",
-                    where=f"{shown(document.path)}:{line}",
+                    where=f"{document.name}:{line}",
                     found=repr(key),
                     remedy="put it in quotes",
                 )
             if key in mapping:
-                raise InputError(f"the key {key!r} is given twice", where=f"{shown(document.path)}:{line}")
+                raise InputError(f"the key {key!r} is given twice", where=f"{document.name}:{line}")
             mapping[key] = _build(value_node, (*keys, key), document, above)
             document.lines[(*keys, key)] = line
         return mapping
@@ -90,14 +97,11 @@ def _build(node: yaml.Node, keys: KeyPath, document: Document, above: set[int]) 
 
 
 def _scalar(node: yaml.Node, document: Document) -> Any:
-    place = f"{shown(document.path)}:{node.start_mark.line + 1}"
+    place = f"{document.name}:{node.start_mark.line + 1}"
     if not isinstance(node, yaml.ScalarNode):
         raise InputError("a key must be text", where=place)
-    constructor = yaml.SafeLoader("")
     try:
-        return constructor.construct_object(node)
+        return SafeConstructor().construct_object(node)
     except (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
         # A tag that does not fit its value (!!bool maybe) makes PyYAML stumble over itself.
         raise InputError("this value cannot be read", where=place, found=(str(error).splitlines() or [""])[0]) from None
-    finally:
-        constructor.dispose()

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,9 +44,7 @@ def count_channels(logs: list[str]) -> Channels:
     def mean(needle: str) -> float:
         return sum(log.count(needle) for log in logs) / len(logs)
 
-    return Channels(
-        mean("Connection from "), mean("Starting session: command"), mean("Starting session: subsystem")
-    )
+    return Channels(mean("Connection from "), mean("Starting session: command"), mean("Starting session: subsystem"))
 
 
 class Hosts:
@@ -76,7 +75,7 @@ class Hosts:
                 subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
         shutil.copy(HERE / "sshd_config", self.work.keys)
         kind, public = self.work.host_key.with_suffix(".pub").read_text().split()[:2]
-        numbers = [*range(1, MOST + 1), DELAYED + 1]
+        numbers = [*range(1, len(self.labels) + 1), DELAYED + 1]
         lines = [f"[127.0.1.{number}]:{PORT} {kind} {public}\n" for number in numbers]
         self.work.known_hosts.write_text("".join(lines))
         self.work.ssh_config.write_text(
@@ -102,15 +101,23 @@ class Hosts:
         self._pid_file(name).write_text(str(process.pid))
 
     def _wait_for(self, number: int, name: str) -> None:
-        deadline = time.monotonic() + START_DEADLINE_S
-        while True:
+        def require_running() -> None:
             if self.running(name) is None:
                 raise HostsError(f"{name} ended while it started: {self._start_log(name).read_text().strip()}")
+
+        self.wait_until_answered(address(number), PORT, require_running)
+
+    @staticmethod
+    def wait_until_answered(where: str, port: int, look: Callable[[], None] = lambda: None) -> None:
+        """Until somebody listens there; `look` may give up earlier. Raises HostsError."""
+        deadline = time.monotonic() + START_DEADLINE_S
+        while True:
+            look()
             with contextlib.suppress(ConnectionRefusedError):
-                socket.create_connection((address(number), PORT), timeout=5).close()
+                socket.create_connection((where, port), timeout=5).close()
                 return
             if time.monotonic() > deadline:
-                raise HostsError(f"{name} does not answer on {address(number)}:{PORT}")
+                raise HostsError(f"nobody answers on {where}:{port}")
             time.sleep(0.05)
 
     def pids(self) -> list[int]:

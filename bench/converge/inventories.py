@@ -1,4 +1,4 @@
-"""The inventories of N hosts for the tools that read one; host 1 alone may also be reached through the delaying proxy."""
+"""The inventories of N hosts, for the tools that read one."""
 
 from __future__ import annotations
 

@@ -13,14 +13,11 @@ sys.path.insert(0, str(ROOT))  # Invoke puts only this folder there
 @task(converges=True)
 def up(door: Door) -> Result:
     """Converge the 25 resources of the benchmark."""
+    from bench.converge.fleet import NOTHING_INSIDE, ROLE, read_variables
     from blackstart.converge import Fleet, Options
 
-    from bench.converge.fleet import NOTHING_INSIDE, ROLE, read_variables
-
     door.defaults = read_variables()
-    options = Options(
-        check=door.check, tags=door.tags, serial=door.count("serial"), max_fail=door.count("max_fail")
-    )
+    options = Options(check=door.check, tags=door.tags, serial=door.count("serial"), max_fail=door.count("max_fail"))
     inventory = door.inventory
     with door.console.progress(), Fleet(inventory, door.defaults, [ROLE], NOTHING_INSIDE, door.console) as fleet:
         reports = fleet.converge(door.machines, options)

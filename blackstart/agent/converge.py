@@ -35,6 +35,9 @@ KINDS: Dict[str, Tuple[str, str]] = {
     "http": ("waits", "Http"),
 }
 
+# The outcomes of which the controller need not hear at once: nothing was done to the machine.
+UNTOUCHED = ("ok", "change", "unknown")
+
 
 class Stop(Exception):
     """The run ends here; what follows is skipped."""
@@ -87,6 +90,8 @@ class Run:
                         self._verify(spec)
         except Stop:
             return
+        finally:
+            self.wire.flush()
 
     def _finish_interrupted(self) -> None:
         for left, intent in filesets.unfinished(self.context()):
@@ -107,7 +112,8 @@ class Run:
         return facts_digest([probe(self.world, question) for question in section["probes"]]) == built_on
 
     def _done(self, spec: Dict[str, Any], state: str, started: float, **fields: Any) -> None:
-        self.wire.emit("done", id=spec["id"], state=state, seconds=round(time.monotonic() - started, 3), **fields)
+        tell = self.wire.note if state in UNTOUCHED else self.wire.emit
+        tell("done", id=spec["id"], state=state, seconds=round(time.monotonic() - started, 3), **fields)
 
     def _resource(self, spec: Dict[str, Any]) -> None:
         if self.wire.controller_is_gone():
@@ -118,7 +124,7 @@ class Run:
         if kind.verifies:
             self._verify(spec)
             return
-        self.wire.emit("start", id=spec["id"])
+        self.wire.note("start", id=spec["id"])
         try:
             verdict = kind.check()
             if not verdict.changes:
@@ -151,6 +157,7 @@ class Run:
 
     def _change(self, spec: Dict[str, Any], kind: Kind, verdict: Verdict, started: float) -> None:
         self._owe(spec.get("notify", []))
+        self.wire.flush()
         detail = kind.apply()
         self.changed.add(spec["id"])
         self._done(spec, "changed", started, diff=verdict.diff, detail=detail or verdict.detail)

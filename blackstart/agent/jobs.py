@@ -4,6 +4,7 @@ The `exit` file, written by rename, is the only word on how it ended: a finished
 unit look the same afterwards. No `exit` and nothing alive means lost, never done.
 """
 
+import fcntl
 import os
 import shlex
 import shutil
@@ -63,10 +64,12 @@ class Job(Kind):
         return Verdict(True, "$ " + " ".join(self.spec["argv"])[:100])
 
     def apply(self) -> str:
-        if not self._alive() and (self._exit_status() is not None or not self._lost()):
+        if self._exit_status() is not None:
+            self._await_last_breath()
             self._start()
         elif not self._alive():
-            self.context.say("the job was lost half-way; it is started anew")
+            if os.path.exists(self._file("run")):
+                self.context.say("the job was lost half-way; it is started anew")
             self._start()
         self._attach()
         status = self._exit_status()
@@ -83,23 +86,32 @@ class Job(Kind):
             if path:
                 self.world.would_provide(path, self.name)
 
-    def _lost(self) -> bool:
-        return os.path.exists(self._file("run")) and self._exit_status() is None and not self._alive()
+    def _await_last_breath(self) -> None:
+        """The exit status is there a moment before what wrote it is gone. Raises Detached."""
+        while self._alive():
+            if self.context.gone():
+                raise Detached
+            time.sleep(POLL_S)
 
     def _alive(self) -> bool:
         if has_systemd():
             ran = run(["systemctl", "show", "-p", "ActiveState", "--value", "--", self.unit])
             return ran.output.strip() in ("active", "activating", "deactivating", "reloading")
-        pid, born = self._identity()
-        return pid is not None and _born(pid) == born
+        return not os.path.exists(self._file("exit")) and self._is_locked()
 
-    def _identity(self) -> "Tuple[Optional[int], str]":
+    def _is_locked(self) -> bool:
+        """Without systemd the job itself holds a lock, from before it begins until the kernel frees it."""
         try:
-            with open(self._file("process")) as stream:
-                pid, born = stream.read().split()
-        except (FileNotFoundError, ValueError):
-            return None, ""
-        return int(pid), born
+            handle = os.open(self._file("alive"), os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+        return False
 
     def _start(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -149,15 +161,19 @@ class Job(Kind):
             if ran.status != 0:
                 raise Refused("the job could not be started\n" + ran.tail())
             return
-        process = subprocess.Popen(
-            ["/bin/sh", self._file("run")],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        identity = "%d %s" % (process.pid, _born(process.pid))
-        write_atomically(self._file("process"), identity.encode(), 0o600, None)
+        handle = os.open(self._file("alive"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            subprocess.Popen(
+                ["/bin/sh", self._file("run")],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=(handle,),
+            )
+        finally:
+            os.close(handle)
 
     def _attach(self) -> None:
         """Pass its log on until it ends. Raises Detached."""
@@ -185,13 +201,3 @@ class Job(Kind):
     def _tail(self) -> str:
         with open(self._file("log"), "rb") as log:
             return "\n".join(log.read().decode("utf-8", "replace").splitlines()[-SHOWN_LINES:])
-
-
-def _born(pid: int) -> str:
-    """The start time of a process, in ticks since boot, which tells it from a later one with its number."""
-    try:
-        with open("/proc/%d/stat" % pid) as stream:
-            fields = stream.read().rsplit(")", 1)[1].split()
-    except FileNotFoundError:
-        return ""
-    return "" if fields[0] == "Z" else fields[19]

@@ -58,3 +58,5 @@ def main() -> None:
     os.umask(0o022)
     sys.setrecursionlimit(2000)
     serve(0, sink)
+    # Nothing is left to put in order, and the interpreter takes longer over its own end than over a check.
+    os._exit(0)

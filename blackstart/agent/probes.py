@@ -2,6 +2,7 @@
 
 import collections
 import glob
+import json
 import os
 from typing import Any, Callable, Dict, Iterator, List
 
@@ -50,14 +51,15 @@ def _unit(world: World, question: Dict[str, Any]) -> Any:
 def _search(world: World, question: Dict[str, Any]) -> Any:
     """{path: {sha256, text?, record?}} of the files below `root` with one of `suffixes` that hold one of `needles`.
 
-    Files whose path ends like one of `paths` are told of whatever they hold. `root` may be a pattern. A file whose
+    Files whose path ends like one of `paths`, or like a key of "files" in the JSON record that the pattern `listed`
+    finds, are told of whatever they hold. `root` may be a pattern. A file whose
     sha256 is in `known` comes without its text: the asker has it. `record` is the file's line in the first match of
     the pattern `record`, a wheel's RECORD.
     """
     if world.is_empty:
         return {}
     needles: List[bytes] = [needle.encode() for needle in question["needles"]]
-    named = tuple("/" + path for path in question.get("paths", []))
+    named = tuple("/" + path for path in [*question.get("paths", []), *_listed(question.get("listed", ""))])
     suffixes, known = tuple(question["suffixes"]), set(question["known"])
     found = {}
     for root in sorted(glob.glob(question["root"])):
@@ -73,6 +75,16 @@ def _search(world: World, question: Dict[str, Any]) -> Any:
     if found and question.get("record"):
         _add_record_lines(found, question["record"])
     return found
+
+
+def _listed(pattern: str) -> List[str]:
+    for record in glob.glob(pattern)[:1]:
+        try:
+            with open(record, encoding="utf-8") as stream:
+                return list(json.load(stream)["files"])
+        except (ValueError, KeyError, TypeError):
+            return []  # damaged: whoever reads it says so
+    return []
 
 
 def _walk(root: str, suffixes: "tuple[str, ...]") -> Iterator[str]:

@@ -32,7 +32,7 @@ def run(
     try:
         process = subprocess.Popen(
             argv,
-            stdin=subprocess.PIPE,
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=cwd,
@@ -41,7 +41,7 @@ def run(
         )
     except OSError as error:
         return Ran(127, "%s: %s" % (argv[0], error.strerror))
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdout is not None
     expired = threading.Event()
 
     def expire() -> None:
@@ -52,9 +52,9 @@ def run(
     timer = threading.Timer(timeout, expire) if timeout else None
     if timer:
         timer.start()
-    # Beside the reading: a program that talks before it has read all would otherwise wait for us and we for it.
-    feeder = threading.Thread(target=_feed, args=(process.stdin, stdin.encode()), daemon=True)
-    feeder.start()
+    if process.stdin is not None:
+        # Beside the reading: a program that talks before it has read all would otherwise wait for us and we for it.
+        threading.Thread(target=_feed, args=(process.stdin, stdin.encode()), daemon=True).start()
     kept = bytearray()
     try:
         with process.stdout:

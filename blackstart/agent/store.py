@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional
 STATE = "/var/lib/blackstart"
 TEMPORARY = ".blackstart-tmp"
 KEPT = 500
+HOLDER_WRITES_S = 1.0
 
 
 class Held(Exception):
@@ -42,10 +43,10 @@ class Store:
         handle = os.open(self.path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.read(handle, 4096)
+        except BlockingIOError:
+            holder = _holder(handle)
             os.close(handle)
-            raise Held(json.loads(holder or b"{}")) from None
+            raise Held(holder) from None
         os.ftruncate(handle, 0)
         os.write(handle, json.dumps({"controller": self.controller, "pid": os.getpid(), "since": now()}).encode())
         self._lock = handle
@@ -85,6 +86,20 @@ class Store:
     def set_owed(self, owed: Dict[str, Dict[str, Any]]) -> None:
         if owed or os.path.exists(self.path("owed.json")):
             write_atomically(self.path("owed.json"), json.dumps(owed).encode(), 0o600, None)
+
+
+def _holder(handle: int) -> Dict[str, Any]:
+    """Who holds a lock; {} where it cannot be told. What the last holder wrote stands there until the next has written."""
+    deadline = time.monotonic() + HOLDER_WRITES_S
+    while time.monotonic() < deadline:
+        try:
+            holder: Dict[str, Any] = json.loads(os.pread(handle, 4096, 0))
+        except ValueError:
+            holder = {}
+        if holder and os.path.exists("/proc/%d" % holder["pid"]):
+            return holder
+        time.sleep(0.01)
+    return {}
 
 
 def write_atomically(path: str, content: bytes, mode: Optional[int], ids: Optional["tuple[int, int]"]) -> None:

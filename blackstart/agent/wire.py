@@ -21,6 +21,7 @@ class Wire:
         self._source = source
         self._sink = sink
         self._lock = threading.Lock()
+        self._waiting = b""
         self.gone = False
 
     def read_request(self) -> Optional[Dict[str, Any]]:
@@ -48,15 +49,29 @@ class Wire:
             self.gone = True
         return self.gone
 
-    def emit(self, event: str, **fields: Any) -> None:
-        """Write one event. A broken pipe is remembered, not raised: the resource in hand is finished first."""
+    def note(self, event: str, **fields: Any) -> None:
+        """An event that may wait for the next `emit`, at most for the next sign of life.
+
+        Each write wakes the controller, which may have a hundred machines to listen to.
+        """
         line = json.dumps(dict(fields, e=event), separators=(",", ":")).encode() + b"\n"
         with self._lock:
+            self._waiting += line
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """Write one event. A broken pipe is remembered, not raised: the resource in hand is finished first."""
+        self.note(event, **fields)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, b""
             if self.gone:
                 return
             try:
-                while line:
-                    line = line[os.write(self._sink, line) :]
+                while waiting:
+                    waiting = waiting[os.write(self._sink, waiting) :]
             except OSError:
                 self.gone = True
 

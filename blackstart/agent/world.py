@@ -239,6 +239,8 @@ def _read_entry(path: str, follow: bool) -> Entry:
 
 
 def user_name(uid: int) -> str:
+    if uid == 0:
+        return "root"  # most of what is looked at; each question to the name service reads a file or asks a daemon
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -246,6 +248,8 @@ def user_name(uid: int) -> str:
 
 
 def group_name(gid: int) -> str:
+    if gid == 0:
+        return "root"
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:

@@ -51,7 +51,7 @@ def chosen_levels(variables: Variables, text: str) -> list[Level]:
     declared = {level.prompts: level for level in variables.bench_levels}
     chosen = []
     for word in text.split(","):
-        if not word.strip().isdigit() or int(word) < 1:
+        if not word.strip().isdecimal() or int(word) < 1:
             raise InputError("levels are numbers of prompts, comma separated", where="--levels", found=text)
         prompts = int(word)
         fallback = Level(prompts=prompts, output_len=variables.bench_levels[-1].output_len)
@@ -65,14 +65,14 @@ def output_file(variables: Variables, series: str, level: Level) -> str:
 
 def level_resource(variables: Variables, series: str, level: Level) -> Resource:
     """bench_serving at one level, on the engine's own machine."""
-    flags = variables.profile().flags
+    profile = variables.profile()
     argv = [f"{variables.ml_env_link}/bin/python", "-m", "sglang.bench_serving"]
     options: dict[str, object] = {
         "backend": "sglang-oai",
         "host": "127.0.0.1",
         "port": variables.port(),
         "model": variables.served_model(),
-        "tokenizer": flags["model-path"],
+        "tokenizer": profile.flags.get("model-path", profile.model),
         "dataset-name": variables.bench_dataset,
         "random-input-len": variables.bench_input_len,
         "random-output-len": level.output_len,
@@ -95,9 +95,16 @@ def level_resource(variables: Variables, series: str, level: Level) -> Resource:
 def result_of(text: str, level: Level, machine: str) -> dict[str, Any]:
     """The record that bench_serving appended, with the level as `prompts` first. Its bare Infinity is read as text.
 
-    Raises VerifyError where requests failed: the level was not stable.
+    Raises VerifyError where requests failed, or no whole record is there: the level was not stable.
     """
-    record: dict[str, Any] = json.loads(text.strip().splitlines()[-1], parse_constant=lambda name: name)
+    record = _last_record(text)
+    if record is None:
+        raise VerifyError(
+            f"level {level.prompts} left no result",
+            where=machine,
+            found=text.strip()[-200:] or "nothing",
+            remedy="inv server.logs shows why; the level below it held",
+        )
     for bulky in ("input_lens", "output_lens", "ttfts", "itls", "generated_texts", "errors"):
         record.pop(bulky, None)
     if record.get("completed") != level.prompts:
@@ -108,6 +115,15 @@ def result_of(text: str, level: Level, machine: str) -> dict[str, Any]:
             remedy="inv server.logs shows why; the level below it held",
         )
     return {"prompts": level.prompts, **record}
+
+
+def _last_record(text: str) -> dict[str, Any] | None:
+    """The last line's record; None for a line that was cut off or is something else."""
+    try:
+        record = json.loads((text.strip().splitlines() or [""])[-1], parse_constant=lambda name: name)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
 
 
 def recorded(name: str, level: Level) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def _climb(fleet: Fleet, machine: Machine, variables: Variables, series: str, le
                 raise VerifyError(what, where=machine.name, found=event["detail"], remedy=event.get("remedy", ""))
         question = {"probe": "file", "path": output_file(variables, series, level)}
         (answer,), _ = session.probe({"bench": [question]})["bench"]
-    return result_of(answer["text"], level, machine.name)
+    return result_of(answer["text"] if answer else "", level, machine.name)
 
 
 def _time_scale(fleet: Fleet, machine: Machine, variables: Variables) -> float | None:

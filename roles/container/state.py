@@ -28,7 +28,7 @@ class Mount(BaseModel):
     read_only: bool = True
 
     def option(self) -> str:
-        return f"{self.source},mp={self.target}" + (",ro=1" if self.read_only else "")
+        return f"{self.source},mp={self.target},ro={int(self.read_only)}"
 
 
 class Variables(BaseModel):
@@ -111,6 +111,7 @@ def host_state(variables: Variables, facts: Facts) -> State:
     wanted = wanted_options(variables)
     wished: list[Resource] = [_create(variables, wanted)]
     if present is not None:
+        wanted["tags"] = _with_ours(present.get("tags", ""))
         changes = config.differing(present, wanted)
         if changes:
             wished.append(_set(variables, present, changes))
@@ -120,6 +121,12 @@ def host_state(variables: Variables, facts: Facts) -> State:
         start = ["pct", "start", str(variables.container_vmid)]
         wished.append(resources.command(f"start container {variables.container_vmid}", start, timeout=120))
     return State(wished)
+
+
+def _with_ours(tags: str) -> str:
+    """A container's tags with ours among them: the others are somebody's, and stay."""
+    present = [tag for tag in tags.split(";") if tag]
+    return ";".join(present if TAG in present else [*present, TAG])
 
 
 def _require_ours(variables: Variables, present: dict[str, str] | None, is_vm: bool) -> None:

@@ -47,7 +47,7 @@ def up(door: Door) -> Result:
 
 def _epilogue(door: Door, report: MachineReport) -> dict[str, Any] | None:
     """Patch states, the profile, and what the served model said."""
-    from roles.patches.state import PATCHES
+    from roles.patches.committed import PATCHES
     from roles.server.state import COMPLETION, Variables
 
     if report.failed:

@@ -89,7 +89,7 @@ def _run(source: Path, patches: Sequence[Patch], what: str, plan: Plan, *, check
     manifest = store.manifest()
     if not found:
         change = _planned(source, store, patches, manifest, plan)
-        if check or not (change.edits or change.manifest != manifest):
+        if check or not (change.edits or change.manifest != manifest or store.leftovers()):
             return Result(version, change.outcomes, change)
     with store.locked():
         completed = store.finish()

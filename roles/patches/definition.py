@@ -62,6 +62,8 @@ class StructuralPatch(Patch):
     place: Mapping[str, Any]
     template: str
     proof: Path
+    upstream_sign: re.Pattern[bytes] | None
+    """What the function holds where a release behaves so by itself; None where no release is known to."""
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,7 @@ def _structural(name: str, folder: Path, declared: Path) -> StructuralPatch:
         place=_place(fields.fields("place")),
         template=template,
         proof=folder / proof,
+        upstream_sign=fields.pattern("upstream_sign") if fields.has("upstream_sign") else None,
     )
     fields.end()
     return patch

@@ -48,6 +48,7 @@ def probes(environment: str, patches: Sequence[Patch]) -> list[Probe]:
                 "suffixes": [".py"],
                 "needles": sorted({needle.decode() for patch in own for needle in needles(patch)}),
                 "paths": sorted({path for patch in own for path in paths(patch)}),
+                "listed": f"{site}/{STATE_FOLDER}/manifest.json",
                 "known": sorted(_cached()),
                 "record": f"{site}/{distribution.replace('-', '_')}-*.dist-info/RECORD",
             },

@@ -17,8 +17,9 @@ from typing import Any, Literal, cast
 
 from blackstart.errors import InputError
 
+from .loaded import Loaded
 from .source import Function, Source
-from .standins import CannotRun, Loaded, Record, Unknown, attempt, closed_namespace
+from .standins import CannotRun, Record, Unknown, attempt, closed_namespace
 
 Word = Literal["needs", "behaves", "unrelated", "unclear"]
 WORDS: tuple[Word, ...] = ("needs", "behaves", "unrelated", "unclear")

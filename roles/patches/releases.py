@@ -14,14 +14,15 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from blackstart.errors import ConnectError
 
-from .definition import Patch, StructuralPatch
+from . import unified
+from .definition import DiffPatch, Patch, StructuralPatch
 
 FIRST = (0, 5, 4)
 """The oldest release that patches are tried on."""
@@ -40,6 +41,7 @@ _WHEELS = [
 ]
 _PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(17, 41)] + ["manylinux2014_x86_64", "any"]
 _KEPT = "kept.json"
+_ALWAYS = ("METADATA", "RECORD", "_version.py", "version.py")
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,34 @@ class Release:
 def cache() -> Path:
     """BLACKSTART_CACHE, else ~/.cache/blackstart."""
     return Path(os.environ.get("BLACKSTART_CACHE") or Path.home() / ".cache" / "blackstart") / "sglang-sources"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What patches look at in a package: files with one of the texts, and files by their path."""
+
+    needles: frozenset[str] = frozenset()
+    paths: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, patches: Sequence[Patch]) -> Wanted:
+        structural = [patch for patch in patches if isinstance(patch, StructuralPatch)]
+        diffs = [found for patch in patches if isinstance(patch, DiffPatch) for found in unified.chosen(patch)]
+        needles = {needle for patch in structural for needle in (*patch.trace.needles, *patch.requires)}
+        needles |= {text for found in diffs for hunk in found.hunks if (text := unified.distinctive(hunk))}
+        return cls(frozenset(needle.decode() for needle in needles), frozenset(found.path for found in diffs))
+
+    def covers(self, other: Wanted) -> bool:
+        return other.needles <= self.needles and other.paths <= self.paths
+
+    def as_json(self) -> str:
+        return json.dumps({"needles": sorted(self.needles), "paths": sorted(self.paths)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Wanted:
+        """Raises ValueError or KeyError for anything else than `as_json` gives."""
+        data = json.loads(text)
+        return cls(frozenset(data["needles"]), frozenset(data["paths"]))
 
 
 def available(distribution: str = "sglang") -> list[str]:
@@ -72,15 +102,10 @@ def cached(into: Path | None = None) -> list[str]:
 
 def fetch(versions: Sequence[str], patches: Sequence[Patch], into: Path | None = None) -> list[Release]:
     """The releases as folders to use as a source, in order; what cannot be had says why. Cached between runs."""
-    root, needles = into or cache(), needles_of(patches)
+    root, wanted = into or cache(), Wanted.of(patches)
     root.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(4) as workers:
-        return list(workers.map(lambda version: _fetch(version, needles, root), versions))
-
-
-def needles_of(patches: Sequence[Patch]) -> frozenset[str]:
-    structural = [patch for patch in patches if isinstance(patch, StructuralPatch)]
-    return frozenset(needle.decode() for patch in structural for needle in (*patch.trace.needles, *patch.requires))
+        return list(workers.map(lambda version: _fetch(version, wanted, root), versions))
 
 
 def order(version: str) -> tuple[tuple[int, ...], int]:
@@ -89,9 +114,9 @@ def order(version: str) -> tuple[tuple[int, ...], int]:
     return tuple(int(part) for part in re.findall(r"\d+", base)), int(post or 0)
 
 
-def _fetch(version: str, needles: frozenset[str], root: Path) -> Release:
+def _fetch(version: str, wanted: Wanted, root: Path) -> Release:
     folder = root / version
-    if _holds(folder, needles):
+    if _holds(folder, wanted):
         return Release(version, folder)
     with tempfile.TemporaryDirectory(dir=root, prefix=f".{version}-") as scratch:
         try:
@@ -100,34 +125,34 @@ def _fetch(version: str, needles: frozenset[str], root: Path) -> Release:
             return Release(version, None, error.found.strip().splitlines()[-1] if error.found.strip() else str(error))
         wheels = sorted(Path(scratch).glob("*.whl"))
         unpacked = Path(scratch) / "unpacked"
-        keep(wheels[0], unpacked, needles)
+        keep(wheels[0], unpacked, wanted)
         # The marker travels inside the folder, which appears whole or not at all.
-        (unpacked / _KEPT).write_text(json.dumps(sorted(needles)), encoding="utf-8")
+        (unpacked / _KEPT).write_text(wanted.as_json(), encoding="utf-8")
         if folder.exists():
             shutil.rmtree(folder)
         unpacked.replace(folder)
     return Release(version, folder)
 
 
-def keep(wheel: Path, into: Path, needles: Collection[str]) -> None:
-    """Unpack from a wheel the .py files with a needle, the package's version and the dist-info."""
-    wanted = [needle.encode() for needle in needles]
+def keep(wheel: Path, into: Path, wanted: Wanted) -> None:
+    """Unpack from a wheel the .py files that are wanted, the package's version and the dist-info."""
+    needles = [needle.encode() for needle in wanted.needles]
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts:
                 continue
-            always = path.name in ("METADATA", "RECORD", "_version.py", "version.py") and len(path.parts) == 2
-            if always or (path.suffix == ".py" and any(needle in archive.read(name) for needle in wanted)):
+            named = name in wanted.paths or (len(path.parts) == 2 and path.name in _ALWAYS)
+            if named or (path.suffix == ".py" and any(needle in archive.read(name) for needle in needles)):
                 target = into / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(archive.read(name))
 
 
-def _holds(folder: Path, needles: frozenset[str]) -> bool:
+def _holds(folder: Path, wanted: Wanted) -> bool:
     try:
-        return needles <= set(json.loads((folder / _KEPT).read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError):
+        return Wanted.from_json((folder / _KEPT).read_text(encoding="utf-8")).covers(wanted)
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return False
 
 

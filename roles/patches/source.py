@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import io
 import re
 import tokenize
@@ -48,11 +49,9 @@ class Source:
             encoding, _ = tokenize.detect_encoding(io.BytesIO(self.content).readline)
             if encoding not in ("utf-8", "utf-8-sig"):
                 raise Unparsable(f"it is encoded as {encoding}; only UTF-8 is spliced")
-            self.tree = ast.parse(self.content)
         except SyntaxError as error:
             raise Unparsable(f"line {error.lineno or '?'}: {error.msg}") from None
-        except (ValueError, RecursionError, MemoryError) as error:
-            raise Unparsable(str(error)) from None
+        self.tree = _parsed(self.content)
         # Python ends a line at \n, \r\n and a lone \r, and at nothing else.
         self._starts = [0, *(match.end() for match in re.finditer(rb"\r\n|\r|\n", self.content))]
         self._bom = 3 if self.content.startswith(b"\xef\xbb\xbf") else 0
@@ -87,8 +86,39 @@ class Source:
             self._bound = frozenset(_bound(self.tree.body))
         return name in self._bound or "*" in self._bound
 
+    def with_function(self, function: Function, after: bytes) -> tuple[Source, Function] | None:
+        """The file as `after` and the function in it, if nothing but the function's text differs; else None.
+
+        Only the function is parsed again: whole files take most of the time. Raises Unparsable as a whole file does.
+        """
+        first = min([function.node.lineno, *(decorator.lineno for decorator in function.node.decorator_list)])
+        start, end = self.offset(first, 0), self.span(function.node)[1]
+        tail = len(self.content) - end
+        if after[:start] != self.content[:start] or after[len(after) - tail :] != self.content[end:]:
+            return None
+        text = after[start : len(after) - tail]
+        indented = text[:1] in (b" ", b"\t")
+        statement = _parsed(b"if True:\n" + text if indented else text).body[0]
+        node = statement.body[0] if isinstance(statement, ast.If) else statement
+        if not isinstance(node, FunctionNode):
+            return None
+        changed = copy.copy(self)
+        changed.content = after
+        twin = Function(node, function.around)
+        changed.functions = tuple(twin if each is function else each for each in self.functions)
+        return changed, twin
+
     def body_sources(self, name: str) -> Iterator[Function]:
         return (function for function in self.functions if function.name == name)
+
+
+def _parsed(content: bytes) -> ast.Module:
+    try:
+        return ast.parse(content)
+    except SyntaxError as error:
+        raise Unparsable(f"line {error.lineno or '?'}: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise Unparsable(str(error)) from None
 
 
 def _functions(node: ast.AST, around: tuple[ast.ClassDef | FunctionNode, ...]) -> Iterator[Function]:

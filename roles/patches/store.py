@@ -62,6 +62,11 @@ class Store:
         done = sum(1 for step in steps if self._digest(step.path) == step.after)
         return f"an interrupted {what} has written {done} of {len(steps)} files; the next apply or revert completes it"
 
+    def leftovers(self) -> bool:
+        """Whether a run that was cut short before or after its writing left something to tidy."""
+        recorded = (self._home / "manifest.json").exists()
+        return self._home.exists() and (not recorded or (self._home / "new").exists())
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """One writer at a time; the kernel frees the lock of one that dies. Raises CheckError where one is at work."""

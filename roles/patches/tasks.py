@@ -299,7 +299,7 @@ def _on_machine(door: Door, fleet: Fleet, machine: Machine, patches: Sequence[Pa
     from blackstart.plan import Section, State, plan_to_wire
     from blackstart.resources import Restart
     from blackstart.variables import resolve
-    from roles.patches import facts, state
+    from roles.patches import committed, facts, state
 
     variables = resolve(machine, fleet.defaults, state.Variables)
     questions = facts.probes(variables.ml_env_link, patches)
@@ -307,9 +307,9 @@ def _on_machine(door: Door, fleet: Fleet, machine: Machine, patches: Sequence[Pa
     with fleet.session(machine) as session:
         answers, digest = session.probe({"patches": questions})["patches"]
         installed = _installed(machine, facts.read(answers, patches), patches, variables.ml_env_link)
-        planned = [(found, _planned(what, patches, found)) for found in installed.values()]
+        planned = committed.plan_each(patches, installed, lambda own, found: _planned(what, own, found))
         wanted = State(
-            [state.fileset(planned, variables.environment(), (restart,))], {restart: Restart(variables.server_unit)}
+            [committed.fileset(planned, variables.environment(), (restart,))], {restart: Restart(variables.server_unit)}
         )
         section = Section("patches", machine.name, questions, digest, wanted)
         wire = plan_to_wire([section], check=door.check, restart=bool(door.options["restart"]), empty=False)
@@ -339,12 +339,11 @@ def _states(patches: Sequence[Patch], found: Installed, change: Change, dry: boo
 def _planned(what: str, patches: Sequence[Patch], found: Installed) -> Change:
     from roles.patches import changes, definition, state
 
-    own = [patch for patch in patches if patch.distribution == found.tree.distribution]
     if what == "apply":
-        return state.plan_apply(own, found)
+        return state.plan_apply(patches, found)
     if what == "adopt":
-        return changes.plan_adopt(own, found.tree, found.manifest, state.today())
-    names = [patch.name for patch in own]
+        return changes.plan_adopt(patches, found.tree, found.manifest, state.today())
+    names = [patch.name for patch in patches]
     return changes.plan_revert(names, found.tree, found.manifest, found.stock.get, definition.load_all())
 
 

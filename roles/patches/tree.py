@@ -5,17 +5,16 @@ Paths are relative to the folder that holds the package, with `/`: `sglang/srt/s
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
-import json
 import os
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from blackstart.errors import InputError
+
+from .distinfo import missing_package, parse_record, the_dist_info, version_of
+from .distinfo import record_hashes as record_hashes
 
 STATE_FOLDER = ".blackstart-patches"
 
@@ -64,9 +63,9 @@ class FolderTree:
         self.package = package or distribution.replace("-", "_")
         self._record: dict[str, str] | None = None
         self._searches: dict[tuple[frozenset[bytes], tuple[str, ...]], dict[str, frozenset[bytes]]] = {}
-        self._info = _dist_info(self.folder, distribution)
+        self._info = the_dist_info(self.folder, distribution)
         if not (self.folder / self.package).is_dir():
-            raise _without_package(self.folder, self.package, self._info)
+            raise missing_package(self.folder, self.package, self._info)
 
     @property
     def distribution(self) -> str:
@@ -77,23 +76,7 @@ class FolderTree:
         return f"{self.distribution} {self.version()} in {self.folder}"
 
     def version(self) -> str:
-        if self._info is not None:
-            metadata = self._info / "METADATA"
-            if metadata.is_file():
-                found = re.search(r"^Version:\s*(\S+)", metadata.read_text(encoding="utf-8", errors="replace"), re.M)
-                if found:
-                    return found.group(1)
-        for name in ("_version.py", "version.py"):
-            file = self.folder / self.package / name
-            if file.is_file():
-                found = re.search(
-                    r"""^(?:__version__\s*=\s*)+(?:version\s*=\s*)?["']([^"']+)["']""",
-                    file.read_text(encoding="utf-8", errors="replace"),
-                    re.M,
-                )
-                if found:
-                    return found.group(1)
-        return "unknown"
+        return version_of(self._info, self.folder / self.package)
 
     def containing(self, needles: Collection[bytes], within: Sequence[str] = ()) -> dict[str, frozenset[bytes]]:
         wanted = frozenset(needles)
@@ -105,13 +88,13 @@ class FolderTree:
 
     def _search(self, needles: frozenset[bytes], within: tuple[str, ...]) -> dict[str, frozenset[bytes]]:
         found: dict[str, frozenset[bytes]] = {}
-        prefix = len(str(self.folder)) + 1
         for root in within or (self.package,):
-            for path in _python_files(str(self.folder / root)):
+            base = str(self.folder / root)
+            for path in _python_files(base):
                 content = _read(path)
                 hits = frozenset(needle for needle in needles if needle in content)
                 if hits:
-                    found[path[prefix:].replace(os.sep, "/")] = hits
+                    found[root + path[len(base) :].replace(os.sep, "/")] = hits
         return dict(sorted(found.items()))
 
     def read(self, path: str) -> bytes:
@@ -122,7 +105,7 @@ class FolderTree:
 
     def released_sha256(self, path: str) -> str | None:
         if self._record is None:
-            self._record = _parse_record(self._info / "RECORD") if self._info is not None else {}
+            self._record = parse_record(self._info / "RECORD") if self._info is not None else {}
         return self._record.get(path)
 
 
@@ -209,25 +192,6 @@ class OverlaidTree:
         return self._below.released_sha256(path)
 
 
-def record_hashes(record: str) -> dict[str, str]:
-    """RECORD's text -> path to sha256 in hex. Lines without a sha256 are left out. Source: PEP 376, PEP 427."""
-    hashes = {}
-    for line in record.splitlines():
-        path, _, rest = line.rpartition(",sha256=")
-        digest = rest.partition(",")[0]
-        if path and digest:
-            try:
-                raw = base64.urlsafe_b64decode(digest + "=" * (-len(digest) % 4))
-            except (ValueError, binascii.Error):
-                continue
-            hashes[path.strip('"')] = raw.hex()
-    return hashes
-
-
-def _parse_record(record: Path) -> dict[str, str]:
-    return record_hashes(record.read_text(encoding="utf-8", errors="replace")) if record.is_file() else {}
-
-
 def _python_files(folder: str) -> Iterator[str]:
     """Linked folders below the root are left out: they may lead round in a circle."""
     try:
@@ -253,58 +217,3 @@ def _read(path: str) -> bytes:
             os.close(handle)
     except OSError as error:
         raise InputError("the file cannot be read", where=path, found=str(error.strerror)) from None
-
-
-def _dist_info(folder: Path, distribution: str) -> Path | None:
-    name = re.sub(r"[-_.]+", "_", distribution)
-    found = sorted(
-        path
-        for path in folder.glob("*.dist-info")
-        if re.sub(r"[-_.]+", "_", path.name.rpartition(".dist-info")[0].rpartition("-")[0]).lower() == name.lower()
-    )
-    if len(found) > 1:
-        raise InputError(
-            f"two releases of {distribution} are recorded in one folder",
-            where=str(folder),
-            found=", ".join(path.name for path in found),
-            remedy=f"reinstall {distribution} there, or remove the record of the release that is gone",
-        )
-    return found[0] if found else None
-
-
-def _without_package(folder: Path, package: str, info: Path | None) -> InputError:
-    if not folder.is_dir():
-        return InputError("there is no such folder", where=str(folder))
-    if (folder / "__init__.py").is_file() and folder.name == package:
-        return InputError(
-            f"this is the package itself, not the folder that holds {package}/",
-            where=str(folder),
-            remedy=f"give {folder.parent}",
-        )
-    editable = _editable_source(info) if info is not None else None
-    if editable:
-        return InputError(
-            f"{package} is an editable install: its source is elsewhere",
-            where=str(folder),
-            found=editable,
-            remedy=f"give the folder below {editable} that holds {package}/ (SGLang keeps it in python/)",
-        )
-    return InputError(
-        f"the folder holds no {package}/",
-        where=str(folder),
-        remedy="give a site-packages or the folder of an unpacked wheel",
-    )
-
-
-def _editable_source(info: Path) -> str | None:
-    """Where an editable install says its source is. Source: PEP 610, direct_url.json."""
-    file = info / "direct_url.json"
-    if not file.is_file():
-        return None
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
-        return None
-    if not isinstance(data, dict) or not data.get("dir_info", {}).get("editable"):
-        return None
-    return str(data.get("url", "")).removeprefix("file://")

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 
 PLAIN = re.compile(r"[A-Za-z0-9_./:=,@+-]+")
+CONTROL = re.compile(r"[\x01-\x1f\x7f]")
+"""A bare carriage return would end the line."""
 
 
 def quote(word: str) -> str:
@@ -16,6 +18,7 @@ def quote(word: str) -> str:
     if PLAIN.fullmatch(word):
         return word
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    escaped = CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", escaped)
     return '"' + escaped.replace("%", "%%").replace("$", "$$") + '"'
 
 

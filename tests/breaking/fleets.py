@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+
 from blackstart.converge import Fleet, Options
 from blackstart.inventory import Inventory, Machine, Value
-from blackstart.plan import Entrance, Role
+from blackstart.plan import Entrance, Role, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blackstart.report import MachineReport, Record
+    from blackstart.resources import Resource, Restart
 
     from .hosts import Host
 
 PLACE = "hosts to break"
+
+
+class Plain(BaseModel):
+    """Variables of a role that needs none."""
+
+    inventory_hostname: str
+
+
+def role_of(*wanted: Resource, handlers: Mapping[str, Restart] | None = None) -> Role[Plain]:
+    """A role that always wants the same."""
+    return Role("plain", lambda: Plain, lambda variables: (), lambda variables, facts: State(wanted, handlers or {}))
 
 
 class Deaf:
@@ -80,9 +94,12 @@ def why(report: MachineReport) -> str:
     return f"{failure.name}: {failure.detail}" if failure else "nothing"
 
 
+def require_failed(report: MachineReport) -> str:
+    """What a run failed with, in the words that a person reads."""
+    assert report.failed, states(report)
+    return why(report)
+
+
 def states(report: MachineReport) -> dict[str, str]:
     """Resource → outcome."""
     return {record.name: record.state for record in report.records}
-
-
-Decide = Callable[[str], bool]

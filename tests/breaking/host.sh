@@ -19,5 +19,7 @@ install -m 644 "$keys/login_key.pub" "$root/run/keys/authorized"
 [ ! -e "$root/etc/breaking-booted" ] || mkdir -p "$root/run/systemd/system"
 # This machine's own start files and state are no part of a fresh host.
 rm -rf "$root/root/.bashrc" "$root/root/.profile" "$root/root/.bash_profile" "$root/var/lib/blackstart"
+# Where libfaketime is preloaded, sshd's sandboxed half may not read its configuration anew.
+export FAKETIME_CACHE_DURATION=1000000
 cd /
 exec chroot "$root" /usr/sbin/sshd -D -f /etc/breaking-sshd_config -p "$port" -o "ListenAddress=$address" -E /run/sshd.log

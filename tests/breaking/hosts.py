@@ -66,9 +66,7 @@ class Keys:
 
     def make(self) -> None:
         for name in ("login_key", "host_key"):
-            subprocess.run(
-                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)], check=True
-            )
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)], check=True)
         public = " ".join((self.folder / "host_key.pub").read_text().split()[:2])
         hosts = [f"[127.0.2.{number}]:{PORT} {public}\n" for number in range(1, MOST + 1)]
         self.known_hosts.write_text("".join(hosts))
@@ -215,7 +213,9 @@ class Hosts:
         if os.geteuid() != 0:
             raise HostsError("making hosts takes root: they are mount namespaces")
         if lacking:
-            raise HostsError(f"{', '.join(lacking)} is missing: apt-get install openssh-server openssh-client util-linux")
+            raise HostsError(
+                f"{', '.join(lacking)} is missing: apt-get install openssh-server openssh-client util-linux"
+            )
         self.folder = folder
         self.keys = Keys(folder / "keys")
         self.keys.folder.mkdir()

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import subprocess
 import tarfile
 from pathlib import Path
 
+from . import debs
 from .hosts import HERE, SSHD_CONFIG
 
 PACKAGE = "blackstart-sample"
@@ -175,3 +177,60 @@ def _found_by_the_role(writer: _Layer) -> None:
     for name in SET_FILES:
         writer.text(f"srv/rich-set/{name}.py", f"state = 'old'  # {name}\n" + "pass\n" * 2000)
     writer.bytes("srv/source/tool.tar", tool_archive())
+
+
+def forget_python(layer: Path, *, keep_minimal: bool) -> list[str]:
+    """A dpkg that knows no Python, or python3-minimal only, and a repository that has it; returns what it forgot.
+
+    /srv/python-files in the layer lists the files that are still to be removed from the host.
+    """
+    status = Path("/var/lib/dpkg/status").read_text()
+    paragraphs = {text.split("\n", 1)[0].removeprefix("Package: "): text for text in status.strip().split("\n\n")}
+    all_python = [name for name in _needs(paragraphs, "python3") if "python3" in name]
+    forgotten = [name for name in all_python if not (keep_minimal and name.endswith("-minimal"))]
+    gone = _with_dependents(paragraphs, forgotten)
+    writer = _Layer(layer)
+    kept = [text for name, text in paragraphs.items() if name not in gone]
+    writer.text("var/lib/dpkg/status", "\n\n".join(kept) + "\n")
+    files = [line for name in forgotten for line in _files_of(name)]
+    writer.text("srv/python-files", "\n".join(files) + "\n")
+    index = layer / "srv/repository/Packages"
+    for package in debs.fetch(all_python):
+        writer.bytes(f"srv/repository/{package.name}", package.read_bytes())
+        index.write_text(index.read_text() + "\n" + debs.paragraph(package, package.name))
+    return forgotten
+
+
+def _needs(paragraphs: dict[str, str], name: str) -> list[str]:
+    """A package and all that it depends on, of those installed."""
+    found: list[str] = []
+    todo = [name]
+    while todo:
+        here = todo.pop()
+        if here in paragraphs and here not in found:
+            found.append(here)
+            todo += _depends(paragraphs[here])
+    return found
+
+
+def _with_dependents(paragraphs: dict[str, str], names: list[str]) -> set[str]:
+    gone = set(names)
+    while True:
+        more = {name for name, text in paragraphs.items() if name not in gone and gone & set(_depends(text))}
+        if not more:
+            return gone
+        gone |= more
+
+
+def _depends(paragraph: str) -> list[str]:
+    fields = re.findall(r"^(?:Pre-)?Depends: (.*)$", paragraph, re.M)
+    return [word.split()[0].split(":")[0] for field in fields for word in re.split(r"[,|]", field) if word.strip()]
+
+
+def _files_of(package: str) -> list[str]:
+    (listed,) = [path for path in Path("/var/lib/dpkg/info").glob(f"{package}*.list") if _is_list_of(path, package)]
+    return [line for line in listed.read_text().splitlines() if Path(line).is_symlink() or Path(line).is_file()]
+
+
+def _is_list_of(path: Path, package: str) -> bool:
+    return path.name.removesuffix(".list").split(":")[0] == package

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from blackstart import resources
 from blackstart.plan import Facts, Probe, Role, State
 from blackstart.resources import Replacement, Resource, Restart
+from blackstart.secrets import reveal
 
 from .layer import PACKAGE, PACKAGE_USER, tool_archive
 
@@ -20,11 +21,18 @@ SET_NAME = "the set"
 
 
 class Variables(BaseModel):
-    """`rich_token` is a secret's value; `rich_gate` names a file that a command of the plan waits for."""
+    """`rich_token` refers to a secret."""
 
     inventory_hostname: str
-    rich_token: str = "not-so-secret"
-    rich_gate: str = ""
+    rich_token: dict[str, str] | None = None
+
+    def token(self) -> str:
+        return reveal(self.rich_token, "rich_token") if self.rich_token else "no secret"
+
+
+def defaults() -> dict[str, object]:
+    """As roles/*/defaults.yml would declare them."""
+    return {"rich_token": None}
 
 
 def settings() -> str:
@@ -55,7 +63,7 @@ def declared(variables: Variables) -> list[Resource]:
         resources.directory("/srv/rich", mode="0750", owner="rich", group="richers"),
         resources.directory("/srv/rich/deep/er/est"),
         resources.file("/srv/rich/settings.conf", settings(), notify=(HANDLER,)),
-        resources.file("/srv/rich/token", variables.rich_token, mode="0600", owner="rich", secret=True),
+        resources.file("/srv/rich/token", variables.token(), mode="0600", owner="rich", secret=True),
         resources.file("/etc/rich/old.conf", "new = yes\n"),
         resources.file("/srv/rich/big", big(), mode="0640", group="richers"),
         resources.lines("/etc/rich/modules", ["nvidia", "nvidia-uvm"], before="# end"),
@@ -72,11 +80,9 @@ def declared(variables: Variables) -> list[Resource]:
 
 def done(variables: Variables, found: dict[str, dict[str, str]]) -> list[Resource]:
     """What programs do, and what builds on it."""
-    gate = [resources.command("gate", ["sh", "-c", GATE, "sh", variables.rich_gate])] if variables.rich_gate else []
     return [
         resources.lines(f"/etc/{PACKAGE}.conf", ["added = yes"], before="# end"),
         resources.directory(f"{FOLDER}/extra", owner=PACKAGE_USER, group=PACKAGE_USER),
-        *gate,
         resources.command(
             "made in steps", ["sh", "-ec", STEPS, "sh", "/srv/rich/made"], creates="/srv/rich/made/complete"
         ),
@@ -92,7 +98,7 @@ def done(variables: Variables, found: dict[str, dict[str, str]]) -> list[Resourc
         resources.archive("/srv/tool", "/srv/source/tool.tar", [hashlib.sha256(tool_archive()).hexdigest()]),
         resources.fileset(SET_NAME, [_replacement(path, file) for path, file in sorted(found.items())]),
         resources.job(
-            "long work", ["sh", "-ec", JOB], creates="/srv/rich/job-done", credentials={"token": variables.rich_token}
+            "long work", ["sh", "-ec", JOB], creates="/srv/rich/job-done", credentials={"token": variables.token()}
         ),
     ]  # fmt: skip
 
@@ -109,7 +115,6 @@ test -n "$(cat "$CREDENTIALS_DIRECTORY/token")"
 for part in 1 2 3; do echo "part $part"; echo "$part" >/srv/rich/job-part-$part; done
 touch /srv/rich/job-done
 """
-GATE = 'touch "$1.reached"; until [ -e "$1" ]; do sleep 0.02; done'
 
 
 def _replacement(path: str, file: dict[str, str]) -> Replacement:

@@ -87,10 +87,20 @@ def play(hosts: Hosts, undisturbed: Undisturbed, disturb: Disturb) -> Outcome:
             outcome.problems.append("the controller did not notice")
         if report.failure is not None:
             outcome.problems.append(f"the disturbed run blames a resource: {fleets.why(report)}")
-        _require_old_or_new(host, undisturbed, outcome)
-        outcome.half_done = temporaries(host)
-        _mend(host, undisturbed, outcome)
+        hold_to_account(host, undisturbed, outcome)
         return outcome
+
+
+def hold_to_account(host: Host, undisturbed: Undisturbed, outcome: Outcome) -> None:
+    """After a disturbed run: nothing is between old and new, and the next run leads to where an undisturbed one does."""
+    _require_old_or_new(host, undisturbed, outcome)
+    outcome.half_done = temporaries(host)
+    _mend(host, undisturbed, outcome)
+
+
+def told(outcomes: dict[str, Outcome]) -> list[str]:
+    """All problems, each with its round."""
+    return [f"{label}: {problem}" for label, outcome in outcomes.items() for problem in outcome.problems]
 
 
 def _require_old_or_new(host: Host, undisturbed: Undisturbed, outcome: Outcome) -> None:
@@ -107,7 +117,9 @@ def _mend(host: Host, undisturbed: Undisturbed, outcome: Outcome) -> None:
         return
     interrupted = [record for record in report.records if record.name.startswith("interrupted")]
     outcome.completed_sets = len(interrupted)
-    outcome.problems += [f"said of the set: {record.detail}" for record in interrupted if "completed" not in record.detail]
+    outcome.problems += [
+        f"said of the set: {record.detail}" for record in interrupted if "completed" not in record.detail
+    ]
     wait_for(host.is_quiet, "an end of what was left running")
     outcome.problems += [f"left: {path}" for path in temporaries(host)]
     outcome.problems += undisturbed.settled.differences(host)
@@ -115,4 +127,6 @@ def _mend(host: Host, undisturbed: Undisturbed, outcome: Outcome) -> None:
     if owed.exists() and json.loads(owed.read_bytes()):
         outcome.problems.append(f"still owed: {owed.read_text()}")
     again = fleets.converge(host, rich.ROLE, check=True)
-    outcome.problems += [f"not settled: {name} {state}" for name, state in fleets.states(again).items() if state != "ok"]
+    outcome.problems += [
+        f"not settled: {name} {state}" for name, state in fleets.states(again).items() if state != "ok"
+    ]

@@ -16,7 +16,7 @@ from blackstart.report import MachineReport, Record
 from . import fleets, rich
 from .hosts import Host, Hosts
 from .layer import DYING_PYTHON
-from .rounds import Disturb, Outcome, Undisturbed, play
+from .rounds import Disturb, Outcome, Undisturbed, play, told
 
 AT_ONCE = 3
 
@@ -108,10 +108,6 @@ def play_all(hosts: Hosts, undisturbed: Undisturbed, rounds: dict[str, Disturb])
     completed = sum(outcome.completed_sets for outcome in outcomes.values())
     print(f"{len(outcomes)} rounds, {struck} struck, {half_done} left a temporary, {completed} sets completed")
     return outcomes
-
-
-def told(outcomes: dict[str, Outcome]) -> list[str]:
-    return [f"{label}: {problem}" for label, outcome in outcomes.items() for problem in outcome.problems]
 
 
 @pytest.mark.parametrize("count", [8, pytest.param(150, marks=pytest.mark.soak)])

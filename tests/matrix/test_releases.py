@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.patches import matrix
+from roles.patches import document, matrix
 from roles.patches.definition import Patch
 from roles.patches.releases import Release, order
 
@@ -68,3 +68,10 @@ def test_a_newer_release_is_tried_and_said(cells: list[matrix.Cell]) -> None:
     """Its state is not known beforehand; that it has one, with words, is."""
     for cell in cells:
         assert cell.state is not None and cell.detail
+
+
+def test_the_page_is_the_one_that_is_made(cells: list[matrix.Cell], patches: dict[str, Patch]) -> None:
+    """docs/patches.md; `inv patch.matrix` writes it again."""
+    known = [cell for cell in cells if order(cell.version) <= order(LAST_KNOWN)]
+    page = Path(__file__).parents[2] / "docs" / "patches.md"
+    assert page.read_text(encoding="utf-8") == document.page(list(patches.values()), known)

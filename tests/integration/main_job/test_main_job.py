@@ -87,7 +87,9 @@ arguments = types.SimpleNamespace(
     disable_flashinfer_autotune=False, moe_runner_backend="flashinfer_cutlass", speculative_algorithm=None
 )
 runner = types.SimpleNamespace(
-    server_args=arguments, is_draft_worker=False, spec_algorithm=types.SimpleNamespace(is_none=lambda: True, is_eagle=no, is_standalone=no, is_ngram=no)
+    server_args=arguments,
+    is_draft_worker=False,
+    spec_algorithm=types.SimpleNamespace(is_eagle=no, is_standalone=no, is_ngram=no),
 )
 print(names["_should_run_flashinfer_autotune"](runner))
 """

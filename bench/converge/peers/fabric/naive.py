@@ -1,6 +1,6 @@
 """Plain Fabric, as people write it by hand: one or two run() or put() a resource, a thread a host.
 
-    naive.py [--dry]
+naive.py [--dry]
 """
 
 import hashlib
@@ -90,9 +90,7 @@ def converge(host):
 def one(number):
     config = Config(overrides={"load_ssh_configs": False})
     keys = {"key_filename": str(settings.IDENTITY), "allow_agent": False, "look_for_keys": False}
-    reached = Connection(
-        settings.address(number), user="root", port=settings.PORT, config=config, connect_kwargs=keys
-    )
+    reached = Connection(settings.address(number), user="root", port=settings.PORT, config=config, connect_kwargs=keys)
     with reached as connection:
         return converge(Host(connection, settings.label(number), "--dry" in sys.argv))
 

@@ -1,6 +1,6 @@
 """The floor: render everything, then one exec a host with the whole program on stdin.
 
-    batch.py ssh | mux | paramiko [--dry]
+batch.py ssh | mux | paramiko [--dry]
 """
 
 import json

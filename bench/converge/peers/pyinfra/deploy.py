@@ -6,10 +6,24 @@ from pyinfra.facts.files import File
 from pyinfra.operations import apt, files, pip, server
 
 data = host.data
-ASKED = (
-    "svc_user svc_group restart_sec model_path tp_size http_port mem_fraction gpus nccl uvm_disable_hmm force_p2p "
-    "cgroup_majors venv rotate_period rotate_keep host_label"
-).split()
+ASKED = [
+    "svc_user",
+    "svc_group",
+    "restart_sec",
+    "model_path",
+    "tp_size",
+    "http_port",
+    "mem_fraction",
+    "gpus",
+    "nccl",
+    "uvm_disable_hmm",
+    "force_p2p",
+    "cgroup_majors",
+    "venv",
+    "rotate_period",
+    "rotate_keep",
+    "host_label",
+]
 
 server.group(name="group", group=data.svc_group, system=True)
 server.user(

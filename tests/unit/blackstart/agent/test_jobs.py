@@ -1,7 +1,9 @@
+import contextlib
 import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,6 @@ from blackstart.plan import Section, State, plan_to_wire
 from blackstart.resources import directory, file, job
 
 from .machine import Listening, release
-
 
 # A job is let go on purpose: it is to outlive what started it.
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
@@ -35,6 +36,24 @@ def wait_for(condition, what, deadline_s=20):
 
 def folder(machine, wish):
     return machine.state / "jobs" / wish.spec["job"]
+
+
+def kill(machine, wish):
+    """Kill a job with all it started, and see that it is dead."""
+    for pid in wait_for(lambda: living(machine, wish), "the job's processes"):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not living(machine, wish), "the job's death")
+
+
+def living(machine, wish):
+    """The processes that hold a job's lock."""
+    lock = str(folder(machine, wish) / "alive")
+    found = set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if str(link.readlink()) == lock and link.parts[2] != str(os.getpid()):
+                found.add(int(link.parts[2]))
+    return found
 
 
 def said(machine):
@@ -191,8 +210,7 @@ def test_a_lost_job_is_never_taken_for_done_and_is_started_anew(machine, gate):
     wire.hang_up()
     thread.join(20)
     listening.__exit__()
-    pid = int((folder(machine, gate.wish) / "process").read_text().split()[0])
-    os.killpg(pid, signal.SIGKILL)
+    kill(machine, gate.wish)
     assert machine.check(gate.wish) == ["change"]
     opener = threading.Thread(target=gate.open)
     opener.start()
@@ -205,9 +223,7 @@ def test_a_lost_job_is_never_taken_for_done_and_is_started_anew(machine, gate):
 def test_a_job_that_is_killed_while_it_is_watched_is_lost(machine, gate):
     thread, wire, listening = apply_in_background(machine, gate.wish)
     wait_for(lambda: gate.runs() == 1, "the job's start")
-    identity = folder(machine, gate.wish) / "process"
-    wait_for(identity.exists, "the job's identity")
-    os.killpg(int(identity.read_text().split()[0]), signal.SIGKILL)
+    kill(machine, gate.wish)
     thread.join(20)
     assert not thread.is_alive()
     listening.__exit__()
@@ -215,25 +231,47 @@ def test_a_job_that_is_killed_while_it_is_watched_is_lost(machine, gate):
     assert failed["detail"].startswith("the job was lost")
 
 
-def test_a_process_that_has_the_number_of_a_dead_job_is_not_it(machine):
+def test_a_lock_that_nobody_holds_is_no_job(machine):
     wish = job("build", ["true"])
     machine.apply(wish)
     (folder(machine, wish) / "exit").unlink()
-    (folder(machine, wish) / "process").write_text(f"{os.getpid()} 12345")
     assert machine.apply(wish) == ["changed"]
     assert said(machine)[0] == "the job was lost half-way; it is started anew"
 
 
-@pytest.mark.parametrize("left", ["nothing", "an empty folder", "a log", "a torn identity"])
+def test_a_job_lives_from_before_it_begins(machine, gate, monkeypatch):
+    """An agent that dies right after the start must not leave a second one to start the same job again."""
+    thread, wire, listening = apply_in_background(machine, gate.wish)
+    wait_for((folder(machine, gate.wish) / "alive").exists, "the start")
+    assert wait_for(lambda: living(machine, gate.wish), "the job")
+    wire.hang_up()
+    thread.join(20)
+    listening.__exit__()
+    kill(machine, gate.wish)
+
+
+def test_what_a_job_leaves_running_does_not_keep_it_alive(machine, land):
+    """A daemon inherits the lock; the job's own end is its `exit` file."""
+    wish = job("leaves a daemon", ["sh", "-c", f"sleep 60 & echo $! >{land}/daemon; exit 3"])
+    try:
+        for _ in range(2):
+            assert machine.apply(wish) == ["failed"]
+            assert machine.failure.startswith("the job ended with 3")
+    finally:
+        for pid in living(machine, wish) | {int((land / "daemon").read_text())}:
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("left", ["nothing", "an empty folder", "a log", "a lock"])
 def test_what_a_killed_start_left_is_started_anew(machine, left):
     wish = job("build", ["echo", "done"])
     if left != "nothing":
         folder(machine, wish).mkdir(parents=True)
-    if left in ("a log", "a torn identity"):
+    if left in ("a log", "a lock"):
         (folder(machine, wish) / "log").touch()
-    if left == "a torn identity":
+    if left == "a lock":
         (folder(machine, wish) / "run").touch()
-        (folder(machine, wish) / "process").write_text("12")
+        (folder(machine, wish) / "alive").touch()
     assert machine.apply(wish) == ["changed"]
     assert said(machine)[-1] == "done"
 
@@ -241,8 +279,7 @@ def test_what_a_killed_start_left_is_started_anew(machine, left):
 def test_silence_is_told_from_progress(machine, gate, monkeypatch):
     monkeypatch.setattr(jobs, "STALL_S", 0.05)
     thread, wire, listening = apply_in_background(machine, gate.wish)
-    heard = lambda: [event["line"] for event in wire.events() if event["e"] == "output"]  # noqa: E731
-    wait_for(lambda: any("silent" in line for line in heard()), "a word about the silence")
+    wait_for(lambda: any("silent" in event.get("line", "") for event in wire.events()), "a word about the silence")
     gate.open()
     thread.join(20)
     listening.__exit__()

@@ -159,6 +159,21 @@ def test_the_lock_is_not_inherited_by_what_the_agent_starts(store, tmp_path):
         child.communicate()
 
 
+def test_what_a_dead_holder_wrote_is_not_taken_for_the_new_ones_word(store, tmp_path, monkeypatch):
+    """Between taking the lock and writing its name a new holder has a moment in which the old name stands there."""
+    other = locked(tmp_path)
+    place = tmp_path / "state" / "lock"
+    written = place.read_bytes()
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    place.write_text(json.dumps({"controller": "long gone", "pid": dead.pid, "since": "2020-01-01T00:00:00Z"}))
+    monkeypatch.setattr("blackstart.agent.store.time.sleep", lambda seconds: place.write_bytes(written))
+    with pytest.raises(Held) as caught:
+        store.lock()
+    assert caught.value.holder["controller"] == "bob@hut pid 2"
+    release(other)
+
+
 @pytest.mark.parametrize("content", [b"", b"{}"])
 def test_a_holder_that_has_not_written_its_name_yet_holds_all_the_same(store, tmp_path, content):
     other = locked(tmp_path)

@@ -109,14 +109,14 @@ class DeepseekMHAForwardMixin:
         return kv_a, k_pe
 '''
 
+ONE_SHOT = b"class ForwardBatch:\n    def fetch_mha_one_shot_kv_indices(self):\n        return None\n"
 FILES: dict[str, bytes] = {
     GATE_PATH: GATE.encode(),
     GUARD_PATH: GUARD.encode(),
-    "sglang/srt/model_executor/forward_batch.py": b"class B:\n    def fetch_mha_one_shot_kv_indices(self):\n        return None\n",
+    "sglang/srt/model_executor/forward_batch.py": ONE_SHOT,
     "sglang/__init__.py": b"",
     "sglang/srt/server_args.py": b"class ServerArgs:\n    disable_flashinfer_autotune: bool = False\n",
 }
-FILES_PATCHED = 2
 
 
 def record(files: dict[str, bytes]) -> str:
@@ -137,7 +137,7 @@ def install(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
     info = folder / f"sglang-{release}.dist-info"
-    info.mkdir(exist_ok=True)
+    info.mkdir(parents=True, exist_ok=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: sglang\nVersion: {release}\n", encoding="utf-8")
     if recorded:
         (info / "RECORD").write_text(record(files), encoding="utf-8")

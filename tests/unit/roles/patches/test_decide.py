@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def test_no_trace_is_not_applicable(gate: Patch, guard: Patch) -> None:
 
 
 def test_the_backend_that_makes_the_table_is_no_trace(guard: Patch) -> None:
-    made = b"class NSAMetadata:\n    page_table_1_flattened: Optional[int] = None\nx = self.forward_metadata.page_table_1_flattened\n"
+    made = b"class NSAMetadata:\n    page_table_1_flattened: Optional[int] = None\nx = self.page_table_1_flattened\n"
     assert decide(guard, FetchedTree("0.5.5", {"sglang/srt/layers/nsa_backend.py": made})).state == "not-applicable"
 
 
@@ -79,16 +80,29 @@ def test_upstream_is_told_from_by_hand_by_the_record(gate: Patch) -> None:
     assert (by_hand.state, by_hand.by, by_hand.detail.startswith("by hand")) == ("applied", "hand", True)
 
 
-def test_without_a_record_it_is_said_that_nobody_knows(gate: Patch) -> None:
-    fixed = GATE.replace('# "flashinfer_cutlass"', '"flashinfer_cutlass"')
-    outcome = decide(gate, FetchedTree("0.5.9", {GATE_PATH: fixed.encode()}))
-    assert outcome.state == "upstream" and "no RECORD" in outcome.detail
+def test_without_a_record_the_shape_tells(gate: Patch, guard: Patch) -> None:
+    """Releases that list the runner themselves keep the list in a variable; by hand it is where the stock list is."""
+    by_hand = GATE.replace('# "flashinfer_cutlass"', '"flashinfer_cutlass"')
+    outcome = decide(gate, FetchedTree("0.5.9", {GATE_PATH: by_hand.encode()}))
+    assert (outcome.state, outcome.by) == ("applied", "hand") and "no RECORD" in outcome.detail
+    upstream = by_hand.replace("if backend_str not in [", "moe_needs_autotune = backend_str in [").replace(
+        "]:\n            return False", "]\n        if not moe_needs_autotune:\n            return False"
+    )
+    assert decide(gate, FetchedTree("0.5.13", {GATE_PATH: upstream.encode()})).state == "upstream"
+    edited_elsewhere = FetchedTree(
+        "0.5.13",
+        {GATE_PATH: upstream.encode() + b"# mine\n"},
+        released=record_hashes(stock.record({GATE_PATH: upstream.encode()})),
+    )
+    assert decide(gate, edited_elsewhere).state == "upstream"
 
 
-def test_without_a_record_our_own_mark_tells(gate: Patch) -> None:
-    (edit,) = decide(gate, _tree()).edits
-    outcome = decide(gate, FetchedTree("0.5.9", {GATE_PATH: edit.after}))
+def test_what_no_release_does_is_by_hand(guard: Patch) -> None:
+    (edit,) = decide(guard, _tree()).edits
+    outcome = decide(guard, FetchedTree("0.5.9", {**FILES, GUARD_PATH: edit.after}))
     assert (outcome.state, outcome.by) == ("applied", "hand")
+    released = record_hashes(stock.record({GUARD_PATH: edit.after}))
+    assert decide(guard, FetchedTree("9", {**FILES, GUARD_PATH: edit.after}, released=released)).state == "upstream"
 
 
 @pytest.mark.parametrize(
@@ -106,8 +120,6 @@ def test_what_behaves_strangely_has_drifted(gate: Patch, old: str, new: str, why
     assert old in GATE
     outcome = decide(gate, _tree(gate=GATE.replace(old, new, 1)))
     assert outcome.state == "drifted" and outcome.edits == ()
-    import re
-
     assert re.search(why, outcome.detail), outcome.detail
 
 

@@ -1,4 +1,4 @@
-"""Killed at every write: the tree is wholly stock or wholly patched, or the next run says what it found and completes it."""
+"""Killed at every write, the tree is wholly stock or wholly patched, or the next run says so and completes it."""
 
 from __future__ import annotations
 
@@ -13,25 +13,17 @@ import pytest
 
 from blackstart.errors import ApplyError, CheckError, InputError
 from roles.patches.apply import apply, revert
+from roles.patches.changes import Change
 from roles.patches.definition import Patch
+from roles.patches.manifest import FileRecord, Manifest, PatchRecord
+from roles.patches.outcome import Edit
 from roles.patches.status import status
 from roles.patches.store import Store, clear_bytecode
-from roles.patches.tree import STATE_FOLDER
+from roles.patches.tree import STATE_FOLDER, sha256
 
 from . import stock
 
-WRITES = {
-    "open",
-    "os.rename",
-    "os.remove",
-    "os.mkdir",
-    "os.rmdir",
-    "os.chmod",
-    "os.chown",
-    "os.truncate",
-    "shutil.rmtree",
-}
-KILLED = 137
+WRITES = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.chown", "shutil.rmtree"}
 
 
 def _killed_at(n: int, act: Callable[[], object]) -> bool:
@@ -42,10 +34,8 @@ def _killed_at(n: int, act: Callable[[], object]) -> bool:
 
         def hook(event: str, arguments: tuple[Any, ...]) -> None:
             nonlocal left
-            reading = event == "open" and not (
-                isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-            )
-            if event in WRITES and not reading:
+            flags = arguments[2] if event == "open" else os.O_WRONLY
+            if event in WRITES and isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR):
                 left -= 1
                 if left == 0:
                     os.kill(os.getpid(), signal.SIGKILL)
@@ -64,71 +54,105 @@ def _killed_at(n: int, act: Callable[[], object]) -> bool:
     return False
 
 
-@pytest.fixture
-def patched(tmp_path: Path, gate: Patch, guard: Patch) -> dict[str, bytes]:
-    folder = stock.install(tmp_path / "reference")
-    apply(folder, [gate, guard])
-    return _package(folder)
-
-
 def _package(folder: Path) -> dict[str, bytes]:
     return {path: content for path, content in stock.contents(folder).items() if not path.startswith(STATE_FOLDER)}
 
 
-def _states(folder: Path, patches: list[Patch]) -> set[str]:
-    return {patch["state"] for patch in status(folder, patches)["patches"]}
+def _tree(folder: Path, files: int) -> dict[str, bytes]:
+    for n in range(files):
+        (folder / "sglang").mkdir(parents=True, exist_ok=True)
+        (folder / "sglang" / f"f{n}.py").write_bytes(f"stock = {n}\n".encode())
+    return stock.contents(folder)
 
 
-def test_killed_at_every_write_of_an_apply(
-    tmp_path: Path, gate: Patch, guard: Patch, patched: dict[str, bytes]
-) -> None:
-    patches, kills = [gate, guard], 0
-    for n in range(1, 400):
-        folder = stock.install(tmp_path / f"apply{n}")
-        untouched = _package(folder)
-        if not _killed_at(n, lambda where=folder: apply(where, patches)):  # type: ignore[misc]
-            break
-        kills += 1
-        said, now = Store(folder).unfinished(), _package(folder)
-        if now not in (untouched, patched):
-            assert "interrupted apply" in said and " of 2 files" in said
-        result = apply(folder, patches)
-        assert bool(result.completed) == bool(said)
-        assert {o.state for o in result.outcomes} == {"applied"} and _package(folder) == patched
-        assert Store(folder).unfinished() == "" and not apply(folder, patches).change.edits
-        revert(folder, [p.name for p in patches], patches)
-        assert stock.contents(folder) == untouched
-    assert kills >= 30
+def _patching(before: dict[str, bytes]) -> Change:
+    edits = tuple(Edit(path, content, content + b"patched = True\n") for path, content in before.items())
+    files = {edit.path: FileRecord(sha256(edit.before), sha256(edit.after)) for edit in edits}
+    record = PatchRecord("sglang", "0.5.9", "0" * 64, "2026-01-01T00:00:00Z", tuple(files))
+    return Change(edits, {sha256(edit.before): edit.before for edit in edits}, Manifest({"one": record}, files))
 
 
-def test_killed_at_every_write_of_a_revert(
-    tmp_path: Path, gate: Patch, guard: Patch, patched: dict[str, bytes]
-) -> None:
-    patches, names, kills = [gate, guard], [gate.name, guard.name], 0
-    for n in range(1, 400):
-        folder = stock.install(tmp_path / f"revert{n}")
-        untouched = stock.contents(folder)
-        apply(folder, patches)
-        if not _killed_at(n, lambda where=folder: revert(where, names, patches)):  # type: ignore[misc]
-            break
-        kills += 1
-        said, now = Store(folder).unfinished(), _package(folder)
-        if now not in (untouched, patched):
-            assert "interrupted revert" in said
-        result = revert(folder, names, patches)
-        assert bool(result.completed) == bool(said)
-        assert stock.contents(folder) == untouched and _states(folder, patches) == {"needed"}
-    assert kills >= 15
+def _undoing(change: Change) -> Change:
+    return Change(tuple(Edit(edit.path, edit.after, edit.before) for edit in change.edits))
 
 
-def test_an_interrupted_apply_is_completed_by_a_revert_too(tmp_path: Path, gate: Patch, guard: Patch) -> None:
+def _commit(folder: Path, change: Change, what: str) -> str:
+    """As a run does: finish what was begun, then do one's own unless it is done."""
+    store = Store(folder)
+    with store.locked():
+        completed = store.finish()
+        if change.manifest != store.manifest():
+            store.commit(change, what)
+    return completed
+
+
+@pytest.fixture(autouse=True)
+def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed process loses nothing that it has written: waiting for the disk would only take time here."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("trees", "at_least"), [((2,), 40), pytest.param((1, 2, 3, 5), 200, marks=pytest.mark.soak)], ids=["some", "all"]
+)
+def test_killed_at_every_write(tmp_path: Path, trees: tuple[int, ...], at_least: int) -> None:
+    """`trees`: how many files each tree has."""
+    kills = 0
+    for files in trees:
+        for what in ("apply", "revert"):
+            for n in range(1, 500):
+                folder = tmp_path / f"{what}{files}-{n}"
+                before = _tree(folder, files)
+                forth = _patching(before)
+                back = _undoing(forth)
+                change = forth
+                if what == "revert":
+                    _commit(folder, forth, "apply")
+                    change = back
+                if not _killed_at(n, lambda f=folder, c=change, w=what: _commit(f, c, w)):  # type: ignore[misc]
+                    break
+                kills += 1
+                _check_after_kill(folder, before, change, back, what)
+    assert kills >= at_least
+
+
+def _check_after_kill(folder: Path, before: dict[str, bytes], change: Change, back: Change, what: str) -> None:
+    patched = {path: content + b"patched = True\n" for path, content in before.items()}
+    now, said = {p: c for p, c in _package(folder).items() if not p.endswith("-new")}, Store(folder).unfinished()
+    if now not in (before, patched):
+        assert f"interrupted {what}" in said and f"of {len(before)} files" in said
+    assert bool(_commit(folder, change, what)) == bool(said)
+    assert _package(folder) == (patched if what == "apply" else before)
+    assert Store(folder).unfinished() == "" and Store(folder).manifest() == change.manifest
+    _commit(folder, back, "revert")
+    with Store(folder).locked():
+        pass
+    assert stock.contents(folder) == before
+
+
+@pytest.mark.soak
+def test_killed_at_every_write_of_a_whole_apply_and_revert(tmp_path: Path, gate: Patch, guard: Patch) -> None:
     patches, names = [gate, guard], [gate.name, guard.name]
-    for n in range(1, 60, 3):
-        folder = stock.install(tmp_path / f"both{n}")
-        untouched = stock.contents(folder)
-        _killed_at(n, lambda where=folder: apply(where, patches))  # type: ignore[misc]
-        revert(folder, names, patches)
-        assert stock.contents(folder) == untouched
+    kills = 0
+    for what in ("apply", "revert"):
+        for n in range(1, 400):
+            folder = stock.install(tmp_path / f"{what}{n}")
+            untouched = stock.contents(folder)
+            act = lambda where=folder: apply(where, patches)  # noqa: E731
+            if what == "revert":
+                apply(folder, patches)
+                act = lambda where=folder: revert(where, names, patches)  # noqa: E731
+            if not _killed_at(n, act):
+                break
+            kills += 1
+            said = Store(folder).unfinished()
+            result = apply(folder, patches) if what == "apply" else revert(folder, names, patches)
+            assert bool(result.completed) == bool(said)
+            assert {o.state for o in result.outcomes} == {"applied" if what == "apply" else "needed"}
+            assert not apply(folder, patches).change.edits or what == "revert"
+            revert(folder, names, patches)
+            assert stock.contents(folder) == untouched
+    assert kills >= 50
 
 
 def test_a_torn_temporary_file_is_no_harm(source: Path, gate: Patch) -> None:
@@ -142,15 +166,15 @@ def test_a_torn_temporary_file_is_no_harm(source: Path, gate: Patch) -> None:
 
 def _cut_short(source: Path, patches: list[Patch]) -> None:
     """Stop an apply between its first and its second file."""
-    n = 1
-    while True:
-        _killed_at(n, lambda: apply(source, patches))
+    change = apply(source, patches, check=True).change
+    for n in range(1, 200):
+        _killed_at(n, lambda: _commit(source, change, "apply"))
         if " 1 of 2 files" in Store(source).unfinished():
             return
-        n += 1
-        assert n < 200
-        if not Store(source).unfinished() and Store(source).manifest().patches:
-            revert(source, [p.name for p in patches], patches)
+        with Store(source).locked():
+            Store(source).finish()
+        revert(source, [p.name for p in patches], patches)
+    raise AssertionError("it was never stopped between the two")
 
 
 def test_a_file_that_something_else_changed_meanwhile_stops_the_completion(
@@ -207,6 +231,7 @@ def test_nothing_to_do_writes_nothing_at_all(source: Path, gate: Patch) -> None:
 
 
 def test_stale_bytecode_goes_and_other_bytecode_stays(source: Path, gate: Patch) -> None:
+    """failures.json: a patched file beside bytecode of the old one."""
     file = source / stock.GATE_PATH
     cache = file.parent / "__pycache__"
     cache.mkdir()

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from roles.patches.loaded import Loaded
 from roles.patches.source import Source
-from roles.patches.standins import CannotRun, Loaded, Record, Unknown, attempt
+from roles.patches.standins import CannotRun, Record, Unknown, attempt
 
 
 def _load(
@@ -102,3 +103,13 @@ def test_isinstance_of_an_unknown_type_is_false() -> None:
         False,
         True,
     )
+
+
+def test_a_loop_that_would_take_for_ever_is_not_run() -> None:
+    with pytest.raises(CannotRun, match="loops over"):
+        attempt(_load("def f():\n    for n in range(10**18):\n        pass\n").call)
+    assert _load("def f():\n    return sum(range(4)) + len(range(9, 3, -2)) + len(range(0))\n").call() == 9
+
+
+def test_endless_recursion_is_an_observation() -> None:
+    assert attempt(_load("def f():\n    return f()\n").call).raised.startswith("RecursionError")

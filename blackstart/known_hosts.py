@@ -1,0 +1,41 @@
+"""One machine's keys in a known_hosts file.
+
+Paramiko reads a whole file in time that grows with the square of its length, anew for each connection; of a fleet's
+file each connection needs a line or two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import paramiko
+
+HASHED = "|1|"
+
+
+def keys_of(name: str, path: Path) -> Iterator[paramiko.PKey]:
+    """The keys that the file has for a name (`host`, or `[host]:port`), plain or hashed; none without a file."""
+    import paramiko
+    from paramiko.hostkeys import HostKeyEntry, HostKeys, InvalidHostKey
+
+    def is_named(line: str) -> bool:
+        return any(
+            known == name or (known.startswith(HASHED) and HostKeys.hash_host(name, known) == known)
+            for known in line.split(" ", 1)[0].split(",")
+        )
+
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        for number, line in enumerate(stream, 1):
+            if not is_named(line):
+                continue
+            try:
+                entry = HostKeyEntry.from_line(line.strip(), number)
+            except (InvalidHostKey, paramiko.SSHException):
+                continue  # a line that says nothing trusts nobody
+            if entry is not None and entry.key is not None:
+                yield entry.key

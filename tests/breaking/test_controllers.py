@@ -1,0 +1,117 @@
+"""Two controllers at once: on each machine one works, and the other is told who does."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from . import controllers, gated
+from .controllers import Ran
+from .hosts import Host, Hosts, send, wait_for
+
+HOSTS = 8
+
+
+@pytest.fixture
+def fleet_of_hosts(hosts: Hosts, layer_of: Callable[[bool], Path]) -> Iterator[dict[str, Host]]:
+    with hosts.several(layer_of(False), HOSTS) as made:
+        yield {f"host{number}": host for number, host in enumerate(made)}
+
+
+@pytest.fixture
+def inventory(fleet_of_hosts: dict[str, Host], tmp_path: Path) -> Path:
+    machines = {name: controllers.variables(host) for name, host in fleet_of_hosts.items()}
+    return controllers.write_inventory(tmp_path / "inventory", machines)
+
+
+def start(inventory: Path, gate: str) -> subprocess.Popen[str]:
+    return controllers.start(inventory, "--set", f"gated_by={gate}", "--json", task="gated")
+
+
+def sessions(host: Host) -> int:
+    """How many execs sshd has seen."""
+    return host.path("/run/sshd.log").read_text().count("Starting session: command")
+
+
+def is_decided(host: Host, gate: str, seen: int) -> bool:
+    """Both have come since `seen`, one waits at the gate and the other is gone."""
+    return sessions(host) == seen + 2 and gated.is_reached(host, gate) and len(host.agents()) == 1
+
+
+def is_told_of(found: str, pid: int) -> bool:
+    """Whether a loser was told the winner's name and number, and since when it works there."""
+    return re.fullmatch(rf"\S+@\S+ pid {pid}, since \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ", found) is not None
+
+
+def by_name(ran: Ran) -> dict[str, dict[str, object]]:
+    return {machine["name"]: machine for machine in ran.machines}
+
+
+@pytest.mark.parametrize("rounds", [4, pytest.param(50, marks=pytest.mark.soak)])
+def test_of_two_at_once_one_works_and_the_other_is_told(
+    fleet_of_hosts: dict[str, Host], inventory: Path, rounds: int
+) -> None:
+    wins = [0, 0]
+    for number in range(rounds):
+        gate = f"/run/gate-{number}"
+        seen = {name: sessions(host) for name, host in fleet_of_hosts.items()}
+        both = [start(inventory, gate), start(inventory, gate)]
+        for name, host in fleet_of_hosts.items():
+            wait_for(lambda host=host, name=name: is_decided(host, gate, seen[name]), f"{name} decided")  # type: ignore[misc]
+        for host in fleet_of_hosts.values():
+            gated.open_gate(host, gate)
+        told = [by_name(controllers.finish(controller)) for controller in both]
+        for name, host in fleet_of_hosts.items():
+            lost = [n for n in (0, 1) if "error" in told[n][name]]
+            assert len(lost) == 1, (number, name, told)
+            winner = 1 - lost[0]
+            wins[winner] += 1
+            assert told[winner][name]["changed"] == 3
+            error = told[lost[0]][name]["error"]
+            assert error["message"] == "another controller works on this machine"  # type: ignore[index]
+            assert is_told_of(error["found"], both[winner].pid), (number, name, error)  # type: ignore[index]
+            assert host.path("/srv/after").read_text() == f"after {gate}\n"
+        assert [controller.returncode for controller in both] == [
+            int(any("error" in machine for machine in machines.values())) for machines in told
+        ]
+    print(f"{rounds} rounds on {HOSTS} hosts: {wins[0]} to {wins[1]}")
+
+
+def test_a_dead_controllers_lock_lasts_until_its_agent_is_done(
+    fleet_of_hosts: dict[str, Host], inventory: Path
+) -> None:
+    """The agent finishes its resource and no other; whoever comes meanwhile is told, whoever comes then works."""
+    first = start(inventory, "/run/gate-1")
+    for host in fleet_of_hosts.values():
+        wait_for(lambda host=host: gated.is_reached(host, "/run/gate-1"), "the gate")  # type: ignore[misc]
+    first.kill()
+    first.communicate()
+    told = controllers.up(inventory, "--set", "gated_by=/run/gate-2", "--json", task="gated")
+    assert told.code == 1
+    for machine in told.machines:
+        assert is_told_of(machine["error"]["found"], first.pid), machine
+    for host in fleet_of_hosts.values():
+        gated.open_gate(host, "/run/gate-1")
+        wait_for(lambda host=host: not host.agents(), "the agent's end")  # type: ignore[misc]
+        assert not host.path("/srv/after").exists(), "it went on without its controller"
+        gated.open_gate(host, "/run/gate-2")
+    last = controllers.up(inventory, "--set", "gated_by=/run/gate-2", "--json", task="gated")
+    assert last.code == 0, last
+
+
+def test_a_dead_agents_lock_is_taken_over_at_once(fleet_of_hosts: dict[str, Host], inventory: Path) -> None:
+    first = start(inventory, "/run/gate-1")
+    for host in fleet_of_hosts.values():
+        wait_for(lambda host=host: gated.is_reached(host, "/run/gate-1"), "the gate")  # type: ignore[misc]
+        send(signal.SIGKILL, host.agents())
+        gated.open_gate(host, "/run/gate-2")
+    told = controllers.finish(first)
+    assert told.code == 1
+    assert {machine["error"]["stage"] for machine in told.machines} == {"connect"}
+    second = controllers.up(inventory, "--set", "gated_by=/run/gate-2", "--json", task="gated")
+    assert second.code == 0, second
