@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import paramiko
 
 HASHED = "|1|"
+REVOKED = "@revoked "
 
 
 def keys_of(name: str, path: Path) -> Iterator[paramiko.PKey]:
@@ -27,15 +28,26 @@ def keys_of(name: str, path: Path) -> Iterator[paramiko.PKey]:
             for known in line.split(" ", 1)[0].split(",")
         )
 
+    def entry_of(line: str, number: int) -> HostKeyEntry | None:
+        try:
+            return HostKeyEntry.from_line(line.strip(), number)
+        except (InvalidHostKey, paramiko.SSHException):
+            return None  # a line that says nothing trusts nobody
+
     if not path.exists():
         return
+    trusted: list[paramiko.PKey] = []
+    revoked: set[str] = set()
     with path.open(encoding="utf-8", errors="replace") as stream:
         for number, line in enumerate(stream, 1):
-            if not is_named(line):
+            is_revoked = line.startswith(REVOKED)
+            if not is_named(line.removeprefix(REVOKED)):
                 continue
-            try:
-                entry = HostKeyEntry.from_line(line.strip(), number)
-            except (InvalidHostKey, paramiko.SSHException):
-                continue  # a line that says nothing trusts nobody
-            if entry is not None and entry.key is not None:
-                yield entry.key
+            entry = entry_of(line.removeprefix(REVOKED), number)
+            if entry is None or entry.key is None:
+                continue
+            if is_revoked:
+                revoked.add(entry.key.get_base64())
+            else:
+                trusted.append(entry.key)
+    yield from (key for key in trusted if key.get_base64() not in revoked)

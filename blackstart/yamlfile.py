@@ -13,6 +13,7 @@ from yaml.constructor import SafeConstructor
 from .errors import InputError
 
 KeyPath = tuple[str | int, ...]
+MOST_VALUES = 200_000
 
 
 @dataclass
@@ -58,7 +59,8 @@ def parse(text: str, path: Path) -> Document:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise InputError("this is not valid YAML", where=f"{shown(path)}:{line}", found=str(error.problem)) from None
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, UnicodeEncodeError) as error:
+        # The last where a command line holds bytes that are no text.
         raise InputError("this is not valid YAML", where=shown(path), found=str(error)) from None
     document = Document(path)
     if node is not None:
@@ -73,6 +75,8 @@ def _build(node: yaml.Node, keys: KeyPath, document: Document, above: set[int]) 
     document.lines[keys] = node.start_mark.line + 1
     if id(node) in above:
         raise InputError("an alias holds itself", where=document.place(keys))
+    if len(document.lines) > MOST_VALUES:  # a few lines of aliases can stand for billions of values
+        raise InputError(f"this stands for more than {MOST_VALUES} values", where=document.place(keys))
     above = above | {id(node)}
     if isinstance(node, yaml.MappingNode):
         mapping: dict[str, Any] = {}

@@ -89,7 +89,7 @@ class Store:
 
 
 def _holder(handle: int) -> Dict[str, Any]:
-    """Who holds a lock; {} where it cannot be told. What the last holder wrote stands there until the next has written."""
+    """Who holds a lock; {} where nobody can tell. A dead holder's word stands there until its heir has written."""
     deadline = time.monotonic() + HOLDER_WRITES_S
     while time.monotonic() < deadline:
         try:
