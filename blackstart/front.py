@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
+import gc
 import inspect
 import json as jsonlib
 import os
@@ -24,6 +26,9 @@ from .secrets import mask, mask_data
 if TYPE_CHECKING:
     from .inventory import Inventory, Machine
     from .variables import Defaults
+
+# The interpreter would look through all that was imported for garbage, several times, only to end.
+atexit.register(gc.freeze)
 
 DETACHED = 130
 BROKEN_PIPE = 141

@@ -40,3 +40,11 @@ def gated(door: Door) -> Result:
     from tests.breaking import gated
 
     return _converge(door, gated)
+
+
+@task(converges=True)
+def secretive(door: Door) -> Result:
+    """Converge the role that uses a secret."""
+    from tests.breaking import secretive
+
+    return _converge(door, secretive)

@@ -51,10 +51,8 @@ def tiny_state(variables, facts):
 
 def names(root):
     """The tiny role's resources, in order."""
-    return [f"directory {root}/app", f"file {root}/app/before", "middle", f"file {root}/app/after"] + [
-        f"lines in {root}/app/lines",
-        f"link {root}/app/link",
-    ]
+    paths = ("directory app", "file app/before", "", "file app/after", "lines in app/lines", "link app/link")
+    return [path.replace("app", f"{root}/app", 1) or "middle" for path in paths]
 
 
 TINY = Role("tiny", lambda: Variables, lambda variables: [], tiny_state)

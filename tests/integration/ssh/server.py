@@ -121,9 +121,13 @@ class Server:
     def logins(self):
         return self.log().count("Accepted publickey")
 
+    def connections(self):
+        """The processes that serve a connection."""
+        return children(self._process.pid)
+
     def drop_connections(self):
         """Kill what serves each connection, as a crash or a cut cable would; what it started lives on."""
-        for pid in children(self._process.pid):
+        for pid in self.connections():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
