@@ -103,7 +103,9 @@ def _keep(place: Path, made: bytes) -> None:
     beside = place.with_suffix(f".{os.getpid()}")
     try:
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside.write_bytes(made)
+        with beside.open("wb") as stream:
+            stream.write(made)
+            os.fsync(stream.fileno())  # or a power cut leaves an empty program under a good name
         beside.rename(place)
         for old in sorted(place.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)[:-KEPT]:
             old.unlink(missing_ok=True)

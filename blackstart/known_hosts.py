@@ -6,6 +6,8 @@ file each connection needs a line or two.
 
 from __future__ import annotations
 
+import base64
+import hmac
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +22,10 @@ REVOKED = "@revoked "
 def keys_of(name: str, path: Path) -> Iterator[paramiko.PKey]:
     """The keys that the file has for a name (`host`, or `[host]:port`), plain or hashed; none without a file."""
     import paramiko
-    from paramiko.hostkeys import HostKeyEntry, HostKeys, InvalidHostKey
+    from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
     def is_named(line: str) -> bool:
-        return any(
-            known == name or (known.startswith(HASHED) and HostKeys.hash_host(name, known) == known)
-            for known in line.split(" ", 1)[0].split(",")
-        )
+        return any(known == name or _is_hash_of(name, known) for known in line.split(" ", 1)[0].split(","))
 
     def entry_of(line: str, number: int) -> HostKeyEntry | None:
         try:
@@ -51,3 +50,15 @@ def keys_of(name: str, path: Path) -> Iterator[paramiko.PKey]:
             else:
                 trusted.append(entry.key)
     yield from (key for key in trusted if key.get_base64() not in revoked)
+
+
+def _is_hash_of(name: str, known: str) -> bool:
+    """Whether `|1|salt|hash` stands for the name."""
+    if not known.startswith(HASHED):
+        return False
+    salt, _, digest = known.removeprefix(HASHED).partition("|")
+    try:
+        made = hmac.digest(base64.b64decode(salt, validate=True), name.encode(), "sha1")
+    except ValueError:
+        return False
+    return hmac.compare_digest(base64.b64encode(made), digest.encode())

@@ -9,10 +9,6 @@ import asyncio
 import socket
 import sys
 
-from .workspace import PORT, address
-
-HOST = 1
-
 
 async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float) -> None:
     """Every byte arrives `delay_s` after it was sent, in order, however much is on its way."""
@@ -39,9 +35,11 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, del
     await delivery
 
 
-async def serve(round_trip_s: float) -> None:
+async def serve(round_trip_s: float, near: str, far: str) -> None:
+    """Whoever connects to `near` talks to `far`; both are HOST:PORT."""
+
     async def connected(near_in: asyncio.StreamReader, near_out: asyncio.StreamWriter) -> None:
-        far_in, far_out = await asyncio.open_connection(address(HOST), PORT)
+        far_in, far_out = await asyncio.open_connection(*_place(far))
         for writer in (near_out, far_out):
             writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
@@ -50,10 +48,15 @@ async def serve(round_trip_s: float) -> None:
             near_out.close()
             far_out.close()
 
-    server = await asyncio.start_server(connected, address(HOST, delayed=True), PORT)
+    server = await asyncio.start_server(connected, *_place(near))
     async with server:
         await server.serve_forever()
 
 
+def _place(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
 if __name__ == "__main__":
-    asyncio.run(serve(float(sys.argv[1])))
+    asyncio.run(serve(float(sys.argv[1]), sys.argv[2], sys.argv[3]))

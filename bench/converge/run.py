@@ -20,7 +20,6 @@ from pathlib import Path
 from . import report
 from .bytecode import libraries, objection, uncompiled
 from .contestants import Contestant, contestants
-from .delay import HOST
 from .hosts import Hosts, HostsError, down
 from .machine import describe
 from .measure import MeasureError, Meter
@@ -124,10 +123,11 @@ def heavy_imports() -> list[str]:
 @contextlib.contextmanager
 def far_away() -> Iterator[None]:
     """Host 1 behind the delaying proxy."""
-    argv = [sys.executable, "-m", "bench.converge.delay", str(ROUND_TRIP_S)]
+    here, there = address(1, delayed=True), address(1)
+    argv = [sys.executable, "-m", "bench.converge.delay", str(ROUND_TRIP_S), f"{here}:{PORT}", f"{there}:{PORT}"]
     proxy = subprocess.Popen(argv, cwd=PROJECT)
     try:
-        Hosts.wait_until_answered(address(HOST, delayed=True), PORT)
+        Hosts.wait_until_answered(here, PORT)
         yield
     finally:
         proxy.terminate()

@@ -1,7 +1,6 @@
 """Kinds that are about paths: directory, file, link, lines, absent."""
 
 import os
-import stat
 from typing import Optional, Tuple
 
 from .diffs import describe
@@ -181,18 +180,17 @@ class Tree(PathKind):
     """A directory that, with all below it, belongs to an owner and a group. A link out of it is refused."""
 
     def _strangers(self) -> "list[str]":
-        wished = self.ids()
-        assert wished is not None
-        top = os.path.realpath(self.path)
+        """The path and those below it that belong to somebody else."""
+        wished = (self.spec.get("owner"), self.spec.get("group"))
+        top = self.world.real_path(self.path)
         found = []
-        for folder, folders, names in os.walk(top):
-            for path in [folder, *(os.path.join(folder, name) for name in [*folders, *names])]:
-                status = os.lstat(path)
-                if stat.S_ISLNK(status.st_mode) and not _within(os.path.realpath(path), top):
-                    raise Refused("%s is a link that leaves %s" % (path, self.path), "remove it")
-                if any(wish not in (-1, found) for wish, found in zip(wished, (status.st_uid, status.st_gid))):
-                    found.append(path)
-        return sorted(set(found))
+        for path, entry in [(top, self.current()), *self.world.below(top)]:
+            if entry.kind == "link" and not _within(self.world.real_path(path), top):
+                raise Refused("%s is a link that leaves %s" % (path, self.path), "remove it")
+            present = (entry.owner or "root", entry.group or "root")
+            if any(wish not in (None, has) for wish, has in zip(wished, present)):
+                found.append(path)
+        return found
 
     def check(self) -> Verdict:
         entry = self.current()
@@ -215,8 +213,10 @@ class Tree(PathKind):
         return "%d owned anew" % len(strangers)
 
     def predict(self) -> None:
-        entry = self.world.entry(self.path)
-        self.world.would_put(self.path, entry._replace(owner=self.spec.get("owner"), group=self.spec.get("group")))
+        owned = {name: self.spec[name] for name in ("owner", "group") if self.spec.get(name)}
+        top = self.world.real_path(self.path)
+        for path, entry in [(top, self.world.entry(top)), *self.world.below(top)]:
+            self.world.would_put(path, entry._replace(**owned))
 
 
 def _within(path: str, top: str) -> bool:

@@ -6,7 +6,7 @@ import grp
 import os
 import pwd
 import stat
-from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 MAX_LINKS = 40
 
@@ -131,6 +131,23 @@ class World:
             return entry.content
         with open(self.real_path(path), "rb") as stream:
             return stream.read()
+
+    def below(self, path: str) -> Iterator[Tuple[str, Entry]]:
+        """Everything below a directory, links not followed. Raises Unknown where a part of it is not known."""
+        here = self.real_path(path)
+        names: Set[str] = set()
+        if not self._empty and here not in self._fresh:
+            names.update(os.listdir(here))
+        names.update(os.path.basename(known) for known in self._overlay if os.path.dirname(known) == here)
+        for name in sorted(names):
+            place = os.path.join(here, name)
+            entry = self._at(place)
+            if entry.kind == "unknown":
+                raise Unknown(entry.after)
+            if entry.kind != "absent":
+                yield place, entry
+            if entry.kind == "directory":
+                yield from self.below(place)
 
     def exists(self, path: str) -> bool:
         entry = self.entry(path)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from . import layer
+from . import controllers, layer
 from .hosts import Hosts, HostsError
 
 SEED = int(os.environ.get("BLACKSTART_SEED", "20251129"))
@@ -21,6 +21,12 @@ def rng(request: pytest.FixtureRequest) -> random.Random:
     """Randomness that BLACKSTART_SEED gives back, the same for a test whatever ran before it."""
     print(f"repeat with BLACKSTART_SEED={SEED}")
     return random.Random(f"{SEED} {request.node.name}")
+
+
+@pytest.fixture(autouse=True)
+def _no_controller_outlives_its_test() -> Iterator[None]:
+    yield
+    controllers.end_all()
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,8 @@ ROOT = HERE.parents[1]
 INV = (sys.executable, "-c", "import sys; from invoke.main import program; sys.exit(program.run())")
 PATIENCE_S = 180.0
 
+_started: list[subprocess.Popen[str]] = []
+
 
 @dataclass(frozen=True)
 class Ran:
@@ -56,7 +58,7 @@ def start(
     inventory: Path, *options: str, task: str = "up", env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[str]:
     argv = [*INV, "-r", str(HERE / "front"), task, "--inventory", str(inventory), *options]
-    return subprocess.Popen(
+    controller = subprocess.Popen(
         argv,
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
@@ -65,6 +67,16 @@ def start(
         text=True,
         env={**os.environ, **(env or {})},
     )
+    _started.append(controller)
+    return controller
+
+
+def end_all() -> None:
+    """What a failed test leaves running."""
+    while _started:
+        controller = _started.pop()
+        controller.kill()
+        controller.communicate()
 
 
 def finish(controller: subprocess.Popen[str]) -> Ran:

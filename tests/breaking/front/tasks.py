@@ -19,7 +19,7 @@ def _converge(door: Door, module: Any) -> Result:
     door.defaults = {name: Value(value, "the tests") for name, value in module.defaults().items()}
     options = Options(check=door.check, restart=bool(door.options["restart"]))
     machines = door.machines
-    with door.console.progress(), fleet(machines, module.ROLE, door.console) as opened:
+    with door.console.progress(), fleet(machines, module.ROLE, door.console, door.defaults) as opened:
         reports = opened.converge(machines, options)
     door.console.recap(reports, check=door.check)
     document = door.document(check=door.check, machines=[report.as_dict() for report in reports])

@@ -1,6 +1,7 @@
 import ast
 import subprocess
 import sys
+from importlib.util import MAGIC_NUMBER
 
 import pytest
 
@@ -88,3 +89,75 @@ def test_a_traceback_of_the_agent_shows_its_source():
     ran = start(input=bundle.program() + b"%d\n%s" % (len(request), request))
     assert b"KeyError: 'none such'" in ran.stdout
     assert b"OPERATIONS[request" in ran.stdout  # the line itself: sources come along
+
+
+def blocks(program):
+    """The loader, the magic number, the bytecode and the sources."""
+    found = []
+    while program:
+        length = int(program[:8])
+        found.append(program[8 : 8 + length])
+        program = program[8 + length :]
+    return found
+
+
+def joined(parts):
+    return b"".join(b"%08d" % len(part) + part for part in parts)
+
+
+SAYS_HELLO = {bundle.PACKAGE: "", f"{bundle.PACKAGE}.main": "def main(): print('hello')"}
+SAYS_GOODBYE = {bundle.PACKAGE: "", f"{bundle.PACKAGE}.main": "def main(): print('goodbye')"}
+
+
+def told_apart(magic):
+    """A program whose bytecode says hello and whose source says goodbye."""
+    loader, _, bytecode, _ = blocks(bundle.build(SAYS_HELLO))
+    return joined([loader, magic, bytecode, blocks(bundle.build(SAYS_GOODBYE))[3]])
+
+
+def test_a_machine_of_the_same_python_runs_the_bytecode():
+    assert start(input=told_apart(MAGIC_NUMBER)).stdout == b"hello\n"
+
+
+def test_a_machine_of_another_python_compiles_the_source():
+    assert start(input=told_apart(b"\1\2\r\n")).stdout == b"goodbye\n"
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("BLACKSTART_CACHE", str(tmp_path / "cache"))
+    bundle.program.cache_clear()
+    yield tmp_path / "cache" / "agents"
+    bundle.program.cache_clear()
+
+
+def test_a_program_is_built_once_and_kept_for_the_next_run(cache, monkeypatch):
+    first = bundle.program()
+    (kept,) = cache.iterdir()
+    assert kept.read_bytes() == first
+    monkeypatch.setattr(bundle, "build", lambda sources: pytest.fail("it was built again"))
+    bundle.program.cache_clear()
+    assert bundle.program() == first
+
+
+def test_changed_sources_are_another_program(cache, monkeypatch):
+    monkeypatch.setattr(bundle, "_sources", lambda: SAYS_HELLO)
+    hello = bundle.program()
+    monkeypatch.setattr(bundle, "_sources", lambda: SAYS_GOODBYE)
+    bundle.program.cache_clear()
+    assert bundle.program() != hello
+    assert start(input=bundle.program()).stdout == b"goodbye\n"
+
+
+def test_old_programs_go(cache, monkeypatch):
+    for n in range(bundle.KEPT + 3):
+        monkeypatch.setattr(bundle, "_sources", lambda n=n: {**SAYS_HELLO, "n": str(n)})
+        bundle.program.cache_clear()
+        last = bundle.program()
+    assert len(list(cache.iterdir())) == bundle.KEPT
+    assert last in {path.read_bytes() for path in cache.iterdir()}
+
+
+def test_without_a_folder_to_keep_it_in_a_program_is_built_each_time(cache):
+    cache.parent.write_text("a file where the folder would be")
+    assert bundle.program() == bundle.build(bundle._sources())

@@ -147,3 +147,26 @@ def test_an_announcement_is_no_part_of_a_line_that_a_start_file_left_open(progra
         command, input=bundle.program() + request, env={"PATH": str(path)}, capture_output=True, timeout=20
     )
     assert [event["e"] for event in announced(ran)] == ["become", "fault", "end"]
+
+
+def test_ahead_of_a_request_a_missing_python_is_announced_and_nothing_is_installed(programs, tmp_path):
+    log = tmp_path / "log"
+    ran = subprocess.run(
+        entry.agent(str(tmp_path / "python3"), install=False),
+        input=bundle.program(),
+        env={"PATH": str(programs(apt_get=f"echo >>{log}", cat="exec /bin/cat"))},
+        capture_output=True,
+        timeout=20,
+    )
+    assert announced(ran) == [{"e": "missing", "what": "python3"}]
+    assert (ran.returncode, ran.stderr) == (0, b""), "the program is taken, and its end waited for"
+    assert not log.exists()
+
+
+def test_ahead_of_a_request_a_python_that_is_there_is_started(programs):
+    argv = entry.agent(sys.executable, install=False)
+    request = b'36\n{"op":"none such","controller":"me"}'
+    ran = subprocess.run(
+        argv, input=bundle.program() + request, env={"PATH": str(programs())}, capture_output=True, timeout=20
+    )
+    assert [event["e"] for event in announced(ran)] == ["fault", "end"]

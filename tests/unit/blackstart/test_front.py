@@ -2,11 +2,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
+from dataclasses import dataclass
 
 import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
+from invoke.program import Program
 
 from blackstart.errors import CheckError, InputError
 from blackstart.front import COMMON_OPTIONS, DETACHED, Result, require, task
@@ -42,6 +45,8 @@ def fails(door, how: str) -> Result:
         raise CheckError("odd")
     if how == "interrupt":
         raise KeyboardInterrupt
+    if how == "fault":
+        raise ValueError("something of ours")
     if how == "pipe":
         for _ in range(100_000):
             door.console.line("line")
@@ -50,22 +55,58 @@ def fails(door, how: str) -> Result:
 namespace = Collection(greet, options, hosts, fails)
 """
 
+HOSTS = "simulated: true\nall: {hosts: {one: {local: true}, two: {local: true}}}\n"
+INV = f"{sys.executable} -m invoke"
 
-@pytest.fixture(scope="module")
-def front_door(tmp_path_factory):
-    """A front door of its own, used as people do: through invoke, as a process."""
-    folder = tmp_path_factory.mktemp("door")
-    (folder / "tasks.py").write_text(TASKS)
-    inventory = folder / "somewhere"
-    inventory.mkdir()
-    (inventory / "hosts.yml").write_text("simulated: true\nall: {hosts: {one: {local: true}, two: {local: true}}}\n")
 
-    def inv(*argv, **options):
-        environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "HOME": str(folder)}
-        command = [sys.executable, "-m", "invoke", *argv]
-        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, **options)
+@dataclass
+class Ran:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def front_door(tmp_path, monkeypatch, capsys):
+    """A front door of its own, used as `inv` uses one: a command line in, streams and an exit code out."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BLACKSTART_INVENTORY", raising=False)
+    (tmp_path / "somewhere").mkdir()
+    (tmp_path / "somewhere" / "hosts.yml").write_text(HOSTS)
+    names = {}
+    exec(compile(TASKS, "tasks.py", "exec"), names)
+
+    def inv(*argv):
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ending:
+            Program(namespace=names["namespace"], name="inv").run(["inv", *argv])
+            raise SystemExit(0)
+        code = ending.value.code or 0
+        said = capsys.readouterr()
+        return Ran(code, said.out, said.err)
 
     return inv
+
+
+def as_process(folder, command):
+    """The same as a real process, by way of a shell line."""
+    (folder / "tasks.py").write_text(TASKS)
+    environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "HOME": str(folder), "INV": INV}
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_it_is_the_same_from_a_shell(tmp_path):
+    ran = as_process(tmp_path, "$INV greet Ada --json && $INV fails --how input")
+    assert ran.returncode == 2
+    assert json.loads(ran.stdout) == {"greeted": "Ada", "loud": False}
+    assert ran.stderr == "error: a.yml:1: wrong\n  found: x\n  do: y\n"
 
 
 def test_a_task_takes_its_own_parameters_and_prints_for_people(front_door):
@@ -127,17 +168,22 @@ def test_an_interruption_is_said_and_is_a_document_with_json(front_door):
     assert ran.returncode == DETACHED
 
 
-def test_a_reader_that_goes_away_is_no_error_of_ours(front_door, tmp_path):
-    """As in `inv … | head -1`."""
-    script = 'set -o pipefail; "$0" -m invoke fails --how pipe 2>"$1" | head -1'
-    environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
-    folder = tmp_path / "door"
-    folder.mkdir()
-    (folder / "tasks.py").write_text(TASKS)
-    errors = tmp_path / "stderr"
-    command = ["bash", "-c", script, sys.executable, str(errors)]
-    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert (ran.returncode, ran.stdout, errors.read_text()) == (141, "line\n", "")
+def test_a_fault_of_ours_is_said_without_a_traceback_and_kept_for_whoever_mends_it(front_door, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ran = front_door("fails", "--how", "fault")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("error: blackstart met a fault of its own") and "Traceback" not in ran.stderr
+    (kept,) = tmp_path.glob("blackstart-fault-*")
+    assert str(kept) in ran.stderr
+    assert "ValueError: something of ours" in kept.read_text()
+    ran = front_door("fails", "--how", "fault", "--json")
+    assert (ran.returncode, ran.stderr) == (1, "")
+    assert json.loads(ran.stdout)["error"]["stage"] == "fault"
+
+
+def test_a_reader_that_goes_away_is_no_error_of_ours(tmp_path):
+    ran = as_process(tmp_path, "$INV fails --how pipe 2>errors | head -1")
+    assert (ran.returncode, ran.stdout, (tmp_path / "errors").read_text()) == (141, "line\n", "")
 
 
 @pytest.mark.parametrize(
@@ -155,11 +201,11 @@ def test_wrong_options_exit_with_2(front_door, argv):
     assert ran.stderr.startswith("error: ")
 
 
-def test_help_tells_every_option(front_door):
-    text = front_door("options", "--help").stdout
+def test_help_tells_every_option_and_what_it_means(tmp_path):
+    text = as_process(tmp_path, "$INV --help options && $INV --help greet").stdout
     for option in ("--inventory", "--limit", "--tags", "--set", "--check", "--diff", "--restart", "--json"):
         assert option in text
-    assert "whom to greet" in front_door("--help", "greet").stdout
+    assert "whom to greet" in text and "change nothing" in text
 
 
 def test_a_task_keeps_its_name_and_its_first_words():

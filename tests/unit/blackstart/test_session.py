@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from blackstart import bundle, session
+from blackstart import bundle, entry, session
 from blackstart.errors import CheckError, ConnectError
 from blackstart.session import MAX_NOISE, SILENCE_S, Session
 
@@ -119,6 +119,28 @@ def test_a_session_that_asks_nothing_starts_nothing():
     with Session(machine) as one:
         one.hang_up()
     assert machine.started == [] and one.execs == 0
+
+
+def test_an_agent_that_is_started_ahead_answers_the_first_request():
+    script = Script(FACTS + END)
+    machine = Machine(script)
+    one = Session(machine)
+    one.start()
+    assert machine.started == [entry.agent("/usr/bin/python3", install=False)]
+    assert script.sent == bundle.program()
+    assert one.probe({"g": []}) == {"g": ([1], "d")}
+    assert one.execs == 1
+
+
+def test_a_python_that_was_missing_ahead_is_installed_for_the_request():
+    ahead, real = Script(line(e="missing", what="python3")), Script(line(e="installing", what="python3"), FACTS + END)
+    machine = Machine(ahead, real)
+    one = Session(machine)
+    one.start()
+    assert one.probe({"g": []}) == {"g": ([1], "d")}
+    assert machine.started[1] == entry.agent("/usr/bin/python3")
+    assert ahead.closed == 1 and one.execs == 2
+    assert requests(real) == requests(ahead), "the request is sent again"
 
 
 def test_what_a_listener_did_not_hear_is_not_taken_for_the_next_answer():

@@ -112,7 +112,7 @@ def fits(wishes):
     return not any(wish[0] == "lines" and wish[4] and "two" in wish[2] for wish in wishes)
 
 
-@pytest.fixture(params=[60, pytest.param(5000, marks=pytest.mark.soak)])
+@pytest.fixture(params=[50, pytest.param(5000, marks=pytest.mark.soak)])
 def for_random_plans(request, seed):
     """Runs a function on many random trees and plans."""
 

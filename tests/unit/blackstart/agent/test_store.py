@@ -93,6 +93,17 @@ def test_a_write_that_is_killed_leaves_the_old_content_and_the_next_one_clears_u
     assert path.read_text() == "new" and names(tmp_path) == ["f"]
 
 
+def test_a_write_has_reached_the_disk_before_it_gets_its_name_and_its_name_before_it_is_done(tmp_path, monkeypatch):
+    done = []
+    for name in ("fsync", "rename"):
+        real = getattr(os, name)
+        monkeypatch.setattr(
+            module.os, name, lambda *arguments, name=name, real=real: (done.append(name), real(*arguments))
+        )
+    write_atomically(str(tmp_path / "f"), b"new", 0o644, None)
+    assert done == ["fsync", "rename", "fsync"]
+
+
 def test_mode_and_owner_that_are_left_open_are_not_touched(tmp_path, monkeypatch):
     """On /etc/pve the file system owns them and refuses every call."""
 

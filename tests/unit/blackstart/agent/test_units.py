@@ -95,6 +95,11 @@ def test_what_is_not_wished_is_left_as_it_is(machine, systemd):
     assert systemd.active == "active" and systemd.called == [f"enable -- {UNIT}"]
 
 
+def test_a_unit_that_is_only_to_be_enabled_is_not_started(machine, systemd):
+    assert machine.apply(unit(UNIT, enabled=True)) == ["changed"]
+    assert systemd.active == "inactive" and systemd.called == [f"enable -- {UNIT}"]
+
+
 def test_a_unit_that_runs_is_not_started_again(machine, systemd):
     for state in ("active", "activating", "reloading"):
         systemd.active = state

@@ -1,5 +1,6 @@
 import json
 import os
+import select
 import threading
 
 import pytest
@@ -17,6 +18,7 @@ def ends():
 
     class Ends:
         wire = Wire(source, sink)
+        near = controller_in
 
         def send(self, data):
             os.write(controller_out, data)
@@ -66,6 +68,23 @@ def test_events_are_json_lines(ends):
     first, second = ends.receive().splitlines()
     assert json.loads(first) == {"e": "done", "id": "x", "text": "ü\nline"}
     assert json.loads(second) == {"e": "end"}
+
+
+def test_a_note_waits_for_the_next_event(ends):
+    ends.wire.note("start", id="a")
+    ends.wire.note("done", id="a")
+    assert not select.select([ends.near], [], [], 0)[0]
+    ends.wire.emit("start", id="b")
+    assert [json.loads(line)["id"] for line in ends.receive().splitlines()] == ["a", "a", "b"]
+
+
+def test_a_note_waits_no_longer_than_for_a_sign_of_life(ends, monkeypatch):
+    monkeypatch.setattr(module, "HEARTBEAT_S", 0.01)
+    ends.wire.note("start", id="a")
+    ends.wire.start_heartbeat()
+    first = ends.receive().splitlines()[0]
+    ends.wire.gone = True
+    assert json.loads(first) == {"e": "start", "id": "a"}
 
 
 def test_events_of_several_threads_do_not_mix(ends):
