@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Sequence
@@ -10,6 +12,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from .progress import Progress
 from .report import MachineReport, Record
 from .secrets import mask
 
@@ -17,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.live import Live
-    from rich.table import Table
 
 QUIET = ("ok", "verified")
+MAX_DETAIL = 100
 COLOURS = {"changed": "33", "change": "33", "failed": "31", "unknown": "35", "pending": "36", "ok": "32"}
 
 
@@ -35,7 +38,7 @@ class Console:
         self._verbose = verbose
         self._terminal = not silent and self._stream.isatty()
         self._lock = threading.Lock()
-        self._doing: dict[str, str] = {}
+        self._progress = Progress()
         self._live: Live | None = None
 
     # lines
@@ -48,9 +51,25 @@ class Console:
             if self._live is not None:
                 from rich.text import Text
 
-                self._live.console.print(Text.from_ansi(text), soft_wrap=True)
+                self._live.console.print(Text.from_ansi(self._folded(text)), soft_wrap=True)
             else:
-                print(text, file=self._stream, flush=True)
+                print(self._folded(text), file=self._stream, flush=True)
+
+    def _folded(self, text: str) -> str:
+        """A long line goes on indented, on a terminal; what is read by programs stays one line."""
+        if not self._terminal:
+            return text
+        width = shutil.get_terminal_size().columns
+        if len(text) <= width or "\x1b" in text:
+            return text
+        return textwrap.fill(
+            text,
+            width,
+            subsequent_indent=" " * 11,
+            drop_whitespace=True,
+            break_long_words=False,
+            replace_whitespace=False,
+        )
 
     def paint(self, text: str, state: str) -> str:
         colour = COLOURS.get(state)
@@ -59,18 +78,17 @@ class Console:
     # progress; a listener of converge
 
     def begins(self, machine: str, role: str, name: str) -> None:
-        self._doing[machine] = f"{role}: {name}"
+        self._progress.begins(machine, f"{role}: {name}")
 
     def says(self, machine: str, line: str) -> None:
-        doing = self._doing.get(machine, "").split(" | ")[0]
-        self._doing[machine] = f"{doing} | {mask(line.strip())}"
+        self._progress.says(machine, mask(line))
 
     def ends(self, machine: str, record: Record) -> None:
-        self._doing.pop(machine, None)
+        self._progress.rests(machine)
         if record.state in QUIET and not self._verbose:
             return
         state = self.paint(f"{record.state:<8}", record.state)
-        first_line = record.detail.splitlines()[0] if record.detail else ""
+        first_line = record.detail.splitlines()[0][:MAX_DETAIL] if record.detail else ""
         detail = f"  ({first_line})" if first_line and record.state != "failed" else ""
         self.line(f"{state} {machine:<10} {record.role:<10} {record.name}{detail}{_duration(record.seconds)}")
         if self._diff and record.diff:
@@ -79,10 +97,10 @@ class Console:
 
     def stage(self, name: str, text: str) -> None:
         """A step that is no machine's: fetching, building an image."""
-        self._doing[name] = text
+        self._progress.begins(name, text)
 
     def rests(self, machine: str) -> None:
-        self._doing.pop(machine, None)
+        self._progress.rests(machine)
 
     @contextmanager
     def progress(self) -> Iterator[None]:
@@ -94,24 +112,13 @@ class Console:
         from rich.live import Live
 
         with Live(
-            get_renderable=self._status, console=Rich(file=self._stream), refresh_per_second=8, transient=True
+            get_renderable=self._progress.table, console=Rich(file=self._stream), refresh_per_second=8, transient=True
         ) as self._live:
             try:
                 yield
             finally:
                 self._live = None
-                self._doing.clear()
-
-    def _status(self) -> Table:
-        from rich.spinner import Spinner
-        from rich.table import Table
-        from rich.text import Text
-
-        grid = Table.grid(padding=(0, 1))
-        for machine, doing in list(self._doing.items()):
-            spinner = Spinner("dots", style="cyan")
-            grid.add_row(spinner.render(time.monotonic()), machine, Text(doing, overflow="ellipsis", no_wrap=True))
-        return grid
+                self._progress.clear()
 
     # the end
 

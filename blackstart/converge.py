@@ -191,7 +191,8 @@ class _Tree:
         self.options = options
         self.input_error: InputError | None = None
         self.connecting: Future[None] | None = None
-        on_outer = [(role, machine) for machine in inner for role in roles if role.on_host]
+        described = inner or [one for one in fleet.inventory.machines.values() if one.through == outer.name]
+        on_outer = [(role, machine) for machine in described for role in roles if role.on_host]
         if not fleet.holds_others(outer):
             on_outer += [(role, outer) for role in roles if not role.on_host]
         self.outer = self._target(outer, on_outer)

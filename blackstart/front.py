@@ -20,6 +20,7 @@ from invoke.tasks import task as make_task
 
 from .console import Console, Timer
 from .errors import BlackstartError, InputError
+from .options import FrontTask
 from .paths import ROLES, ROOT
 from .secrets import mask, mask_data
 
@@ -161,7 +162,7 @@ def task(
         @functools.wraps(body)
         def run(context: Context, **given: Any) -> None:
             options = {option: given.pop(option) for option in shared}
-            code = _run(body, options, given)
+            code = _run(_refuse_dry if context.config.run.dry else body, options, given)
             if code:
                 raise Exit(code=code)
 
@@ -181,10 +182,16 @@ def task(
                 help=texts,
                 positional=list(positional),
                 iterable=["set"] if "set" in shared else [],
+                klass=FrontTask,
             ),
         )
 
     return decorate
+
+
+def _refuse_dry(door: Door, **own: Any) -> Result:
+    """Invoke's own --dry only knows of the commands that Invoke runs, and ours are not among them."""
+    raise InputError("--dry has no meaning here; nothing was touched", where="inv --dry", remedy="use --check")
 
 
 def _as_keywords(parameters: Iterable[inspect.Parameter]) -> list[inspect.Parameter]:
@@ -202,7 +209,7 @@ def _run(body: Body, options: dict[str, Any], own: dict[str, Any]) -> int:
         if not as_json:
             print(mask(f"error: {error}"), file=sys.stderr)
     except KeyboardInterrupt:
-        text = "interrupted: what was being done is finished on the machine; run again to go on"
+        text = "interrupted; each machine finishes the resource in hand and stops there. Run again to go on"
         result = Result({"error": {"stage": "run", "message": text}}, DETACHED)
         if not as_json:
             print(text, file=sys.stderr)

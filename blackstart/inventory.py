@@ -45,6 +45,7 @@ class Machine:
     groups: tuple[str, ...]
     variables: dict[str, Value]
     place: str
+    simulated: bool = False
 
     def get(self, name: str, default: Any = None) -> Any:
         found = self.variables.get(name)
@@ -113,7 +114,8 @@ def locate(given: str | None, environment: Mapping[str, str], root: Path) -> Pat
     if not named:
         site = root / "inventory" / "site"
         return site if site.exists() else root / "inventory" / "sandbox"
-    path = root / "inventory" / named if "/" not in named and not Path(named).exists() else Path(named)
+    by_name = root / "inventory" / named
+    path = by_name if "/" not in named and by_name.is_dir() else Path(named)
     if not path.is_dir():
         known = sorted(folder.parent.name for folder in (root / "inventory").glob("*/hosts.yml"))
         raise InputError(
@@ -136,7 +138,7 @@ def read(path: Path, known: Collection[str], overrides: Iterable[str] = ()) -> I
     simulated = data.get("simulated", False)
     if not isinstance(simulated, bool):
         raise InputError("simulated is true or false", where=hosts.place(("simulated",)), found=repr(simulated))
-    reader = _Reader(hosts, {*known, *CONNECTION_VARIABLES})
+    reader = _Reader(hosts, {*known, *CONNECTION_VARIABLES}, simulated)
     reader.group("all", data.get("all"), ("all",), None)
     reader.measure_depths()
     reader.files(path)
@@ -144,7 +146,8 @@ def read(path: Path, known: Collection[str], overrides: Iterable[str] = ()) -> I
 
 
 class _Reader:
-    def __init__(self, hosts: Document, known: Collection[str]) -> None:
+    def __init__(self, hosts: Document, known: Collection[str], simulated: bool) -> None:
+        self.simulated = simulated
         self.hosts = hosts
         self.known = known
         self.groups: dict[str, _Group] = {}
@@ -217,7 +220,7 @@ class _Reader:
             merged.update(self.host_variables[host])
             merged.update(self.file_variables.get(f"host_vars/{host}", {}))
             merged.update(extra)
-            machines[host] = Machine(host, tuple(groups), merged, self.places[host])
+            machines[host] = Machine(host, tuple(groups), merged, self.places[host], self.simulated)
         for machine in machines.values():
             _check_connection(machine, machines)
         return machines

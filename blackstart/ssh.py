@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import shlex
 import socket
 import threading
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 15
 CONNECT_ATTEMPTS = 3
+KEEPALIVE_S = 15
+UNHEARD = logging.NullHandler()
 TRANSIENT = (ConnectionRefusedError, ConnectionResetError, EOFError)
 KEY_REMEDY = "name a key that this machine accepts as identity_file in the inventory"
 USERS_KNOWN_HOSTS = "~/.ssh/known_hosts"
@@ -122,6 +126,8 @@ class SSH:
     def _connect_once(self) -> fabric.Connection:
         import fabric
 
+        # What paramiko's threads log is said once, in our words, by whoever asked; a handler keeps it off stderr.
+        logging.getLogger("paramiko").addHandler(UNHEARD)
         connection = fabric.Connection(
             self._address,
             user=self._user,
@@ -130,8 +136,11 @@ class SSH:
             connect_kwargs=self._keys(),
         )
         self._trust_known_hosts_only(connection)
-        self._open_explained(connection)
-        self._hurry(connection)
+        with contextlib.ExitStack() as failed:
+            failed.callback(connection.client.close)
+            self._open_explained(connection)
+            failed.pop_all()
+        connection.transport.set_keepalive(KEEPALIVE_S)
         return connection
 
     def _keys(self) -> dict[str, object]:
@@ -150,6 +159,8 @@ class SSH:
 
         at = f"{self._user}@{self._address}:{self._port}"
         try:
+            if not connection.gateway:
+                connection.connect_kwargs["sock"] = _dial(connection.host, connection.port)
             connection.open()
         except paramiko.BadHostKeyException as error:
             message = "the host key is not the one in known_hosts"
@@ -192,14 +203,6 @@ class SSH:
             if key.get_name() not in (known.lookup(name) or ()):
                 known.add(name, key.get_name(), key)
 
-    @staticmethod
-    def _hurry(connection: fabric.Connection) -> None:
-        """Without this, Nagle's algorithm costs each small exchange some 40 ms."""
-        transport = connection.transport
-        if isinstance(transport.sock, socket.socket):
-            transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        transport.set_keepalive(15)
-
     def _file_option(self) -> str:
         return f" -f {self._known_hosts}" if self._known_hosts else ""
 
@@ -224,6 +227,13 @@ class SSH:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _dial(host: str, port: int) -> socket.socket:
+    """A connection without Nagle's algorithm, which costs the handshake some 40 ms, and each small exchange as much."""
+    dialled = socket.create_connection((host, port), CONNECT_TIMEOUT_S)
+    dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return dialled
 
 
 def _known_name(address: str, port: int) -> str:

@@ -33,18 +33,26 @@ def read_defaults(roles: Path) -> dict[str, Value]:
 
 
 def resolve(machine: Machine, defaults: Defaults, model: type[M]) -> M:
-    """The variables that `model` asks for, as they hold for one machine; `inventory_hostname` is its name.
+    """The variables that `model` asks for, as they hold for one machine; so does what `_magic` names.
 
     Raises InputError with the value's place.
     """
     from pydantic import ValidationError
 
-    merged = {**defaults, **machine.variables, "inventory_hostname": Value(machine.name, machine.place)}
+    merged = {**defaults, **machine.variables, **_magic(machine)}
     wanted = {name: merged[name] for name in model.model_fields if name in merged}
     try:
         return model.model_validate({name: found.value for name, found in wanted.items()})
     except ValidationError as error:
         raise _input_error(error, machine, wanted) from None
+
+
+def _magic(machine: Machine) -> dict[str, Value]:
+    """What every model may ask for, in Ansible's words where it has one."""
+    return {
+        "inventory_hostname": Value(machine.name, machine.place),
+        "inventory_simulated": Value(machine.simulated, machine.place),
+    }
 
 
 def _uncapitalised(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Tuple
 
 from .files import PathKind
 from .kind import Refused, Verdict
+from .places import held, real_place
 from .store import sync_folder
 
 
@@ -27,6 +28,7 @@ class Archive(PathKind):
 
     def check(self) -> Verdict:
         entry = self.current()
+        self.require_safe()
         if entry.kind not in ("absent", "directory"):
             raise Refused("%s is a %s, not a directory" % (self.path, entry.kind), "move it away")
         if (self.world.read(self._marker) or b"").decode("ascii", "replace") in self.spec["sha256"]:
@@ -39,19 +41,26 @@ class Archive(PathKind):
         return Verdict(True, "+ %s from %s" % (self.path, os.path.basename(self.spec["source"])))
 
     def apply(self) -> None:
-        partial = self.path + ".partial"
         source, found = self._source()
-        shutil.rmtree(partial, ignore_errors=True)
-        os.makedirs(partial)
+        real = real_place(self.world, self.path.rstrip("/"))
+        with held(os.path.dirname(real), make=True) as folder:
+            name = os.path.basename(real)
+            partial = folder.path(name + ".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            os.mkdir(partial)
+            with folder.inner(name + ".partial") as unpacked:
+                self._unpack(source, unpacked.path())
+                with open(unpacked.path(".sha256"), "w") as stream:
+                    stream.write(found)
+            os.rename(partial, folder.path(name))
+            sync_folder(folder.path())
+        self.context.store.journal(resource=self.name, path=self.path, after=found)
+
+    def _unpack(self, source: str, into: str) -> None:
         try:
-            _unpack(source, partial)
+            _unpack(source, into)
         except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
             raise Refused("%s cannot be unpacked: %s" % (source, error), "fetch it again") from None
-        with open(os.path.join(partial, ".sha256"), "w") as stream:
-            stream.write(found)
-        os.rename(partial, self.path)
-        sync_folder(os.path.dirname(self.path))
-        self.context.store.journal(resource=self.name, path=self.path, after=found)
 
     def _source(self) -> Tuple[str, str]:
         """The archive among those that match which has one of the hashes, and its hash. Raises Refused."""

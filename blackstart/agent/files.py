@@ -1,10 +1,13 @@
 """Kinds that are about paths: directory, file, link, lines, absent."""
 
+import contextlib
 import os
-from typing import Optional, Tuple
+import stat
+from typing import Iterator, Optional, Tuple
 
 from .diffs import describe
 from .kind import Kind, Refused, Verdict
+from .places import Folder, held, real_place
 from .store import sync_folder, write_atomically
 from .world import Entry, Unknown, World, sha256
 
@@ -26,17 +29,8 @@ class PathKind(Kind):
             raise Unknown(entry.after)
         return entry
 
-    def require_safe(self) -> None:
-        """Root never follows a link that somebody else placed: it could lead to any file of the machine."""
-        place = "/"
-        for part in [part for part in self.path.split("/") if part]:
-            place = os.path.join(place, part)
-            entry = self.world.entry(place, follow=False)
-            if entry.kind == "link" and entry.owner not in (None, "root", self.world.me):
-                raise Refused(
-                    "%s is a link that %s placed, and is not followed" % (place, entry.owner),
-                    "replace it by what it should be, or name the place it leads to",
-                )
+    def require_safe(self, follow: bool = True) -> None:
+        real_place(self.world, self.path, follow)
 
     def require_parent(self, path: str) -> None:
         parent = os.path.dirname(path.rstrip("/")) or "/"
@@ -69,18 +63,6 @@ class PathKind(Kind):
         gid = self.world.gid(group) if group else -1
         assert uid is not None and gid is not None
         return uid, gid
-
-    def set_attributes(self) -> None:
-        ids = self.ids()
-        handle = os.open(self.world.real_path(self.path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            if ids is not None:
-                os.fchown(handle, *ids)
-            mode = self.mode()
-            if mode is not None:  # after chown, which may clear set-id bits
-                os.fchmod(handle, mode)
-        finally:
-            os.close(handle)
 
     def wished_entry(self, kind: str, content: Optional[bytes] = None) -> Entry:
         spec = self.spec
@@ -117,8 +99,16 @@ class Directory(PathKind):
             raise Refused("%s is a %s, not a directory" % (place, what), "move it away")
 
     def apply(self) -> None:
-        os.makedirs(self.path, exist_ok=True)
-        self.set_attributes()
+        ids, mode = self.ids(), self.mode()
+        with held(real_place(self.world, self.path), make=True) as folder:
+            if ids is not None:
+                os.chown(folder.path(), *ids)
+            if mode is not None:  # after chown, which may clear set-id bits
+                os.chmod(folder.path(), mode)
+        spec = self.spec
+        self.context.store.journal(
+            resource=self.name, path=self.path, mode=spec.get("mode"), owner=spec.get("owner"), group=spec.get("group")
+        )
 
     def predict(self) -> None:
         would_make_parents(self.world, self.path)
@@ -156,21 +146,38 @@ class File(PathKind):
         return Verdict(bool(differing), "\n".join("%s: %s" % (self.path, line) for line in differing))
 
     def apply(self) -> None:
-        replace_file(self, self.world.real_path(self.path), self.content, self.mode(), self.ids())
+        with held_place(self.world, self.path) as (folder, name):
+            replace_file(self, folder, name, self.content, self.mode(), self.ids())
 
     def predict(self) -> None:
         self.world.would_put(self.world.real_path(self.path), self.wished_entry("file", self.content))
 
 
-def replace_file(kind: Kind, path: str, content: bytes, mode: Optional[int], ids: Optional[Tuple[int, int]]) -> None:
+@contextlib.contextmanager
+def held_place(world: World, path: str, follow: bool = True, make: bool = False) -> "Iterator[Tuple[Folder, str]]":
+    """The folder in which `path` really lies, held, and the name in it."""
+    folder, name = os.path.split(real_place(world, path.rstrip("/"), follow))
+    with held(folder, make) as opened:
+        yield opened, name
+
+
+def replace_file(
+    kind: Kind,
+    folder: Folder,
+    name: str,
+    content: bytes,
+    mode: Optional[int],
+    ids: Optional[Tuple[int, int]],
+    path: str = "",
+) -> None:
     """Write a file, keeping in the store and in the journal what stood there before."""
-    before = kind.world.read(path)
+    before = folder.read(name)
     if before is not None and before != content and not kind.spec.get("secret"):
         kind.context.store.keep(sha256(before), before)
-    write_atomically(path, content, mode, ids)
+    write_atomically(folder.path(name), content, mode, ids)
     kind.context.store.journal(
         resource=kind.name,
-        path=path,
+        path=path or kind.spec["path"],
         before=None if before is None else sha256(before),
         after=sha256(content),
     )
@@ -204,19 +211,31 @@ class Tree(PathKind):
         return Verdict(bool(strangers), "", "%d to be owned anew" % len(strangers) if strangers else "")
 
     def apply(self) -> str:
-        strangers = self._strangers()
+        self._strangers()
         ids = self.ids()
         assert ids is not None
-        for path in strangers:
-            os.lchown(path, *ids)
-        self.context.store.journal(resource=self.name, path=self.path, owned=len(strangers))
-        return "%d owned anew" % len(strangers)
+        with held(real_place(self.world, self.path)) as folder:
+            owned = _own(folder, *ids)
+        self.context.store.journal(resource=self.name, path=self.path, owned=owned)
+        return "%d owned anew" % owned
 
     def predict(self) -> None:
         owned = {name: self.spec[name] for name in ("owner", "group") if self.spec.get(name)}
         top = self.world.real_path(self.path)
         for path, entry in [(top, self.world.entry(top)), *self.world.below(top)]:
             self.world.would_put(path, entry._replace(**owned))
+
+
+def _own(top: Folder, uid: int, gid: int) -> int:
+    """Give a directory and all below it to these; how many were somebody else's. No link is followed."""
+    owned = 0
+    for _, folders, names, handle in os.fwalk(".", dir_fd=top.handle):
+        for name in [".", *folders, *names]:
+            found = os.stat(name, dir_fd=handle, follow_symlinks=False)
+            if uid not in (-1, found.st_uid) or gid not in (-1, found.st_gid):
+                os.chown(name, uid, gid, dir_fd=handle, follow_symlinks=False)
+                owned += 1
+    return owned
 
 
 def _within(path: str, top: str) -> bool:
@@ -228,6 +247,7 @@ class Link(PathKind):
 
     def check(self) -> Verdict:
         entry = self.current(follow=False)
+        self.require_safe(follow=False)
         if entry.kind == "link":
             if entry.target == self.spec["target"]:
                 return Verdict(False)
@@ -238,14 +258,15 @@ class Link(PathKind):
         return Verdict(True, "+ %s -> %s" % (self.path, self.spec["target"]))
 
     def apply(self) -> None:
-        folder = os.path.realpath(os.path.dirname(self.path))  # the link may change the way to itself
-        temporary = os.path.join(folder, os.path.basename(self.path) + ".blackstart-link")
-        if os.path.lexists(temporary):
-            os.unlink(temporary)
-        before = os.readlink(self.path) if os.path.islink(self.path) else None
-        os.symlink(self.spec["target"], temporary)
-        os.rename(temporary, os.path.join(folder, os.path.basename(self.path)))
-        sync_folder(folder)
+        with held_place(self.world, self.path, follow=False) as (folder, name):
+            place = folder.path(name)
+            temporary = place + ".blackstart-link"
+            if os.path.lexists(temporary):
+                os.unlink(temporary)
+            before = os.readlink(place) if os.path.islink(place) else None
+            os.symlink(self.spec["target"], temporary)
+            os.rename(temporary, place)
+            sync_folder(folder.path())
         self.context.store.journal(resource=self.name, path=self.path, before=before, after="-> " + self.spec["target"])
 
     def predict(self) -> None:
@@ -256,11 +277,14 @@ class Lines(PathKind):
     """Lines that a file holds somewhere; missing ones are appended, in order, before the first line that begins
     with `before` where that is given. The file is created if absent."""
 
-    def _contents(self) -> Tuple[Optional[bytes], bytes]:
+    def _found(self) -> Optional[bytes]:
         entry = self.current()
         if entry.kind not in ("absent", "file"):
             raise Refused("%s is a %s, not a file" % (self.path, entry.kind), "move it away")
-        before = self.world.read(self.path) if entry.kind == "file" else None
+        return self.world.read(self.path) if entry.kind == "file" else None
+
+    def _completed(self, before: Optional[bytes]) -> bytes:
+        """A content with the lines that it lacks."""
         # Not splitlines(), which would cut at a form feed or \r too and so lose them.
         present = (before or b"").decode("utf-8", "surrogateescape").split("\n")
         if not present[-1]:
@@ -269,27 +293,28 @@ class Lines(PathKind):
         end = next((i for i, line in enumerate(present) if stop and line.startswith(stop)), len(present))
         missing = [line for line in self.spec["lines"] if line not in present[:end]]
         if not missing:
-            return before, before or b""
+            return before or b""
         text = "\n".join([*present[:end], *missing, *present[end:]]) + "\n"
-        return before, text.encode("utf-8", "surrogateescape")
+        return text.encode("utf-8", "surrogateescape")
 
     def check(self) -> Verdict:
         self.require_safe()
-        before, after = self._contents()
+        before = self._found()
+        after = self._completed(before)
         if before is None:
             self.require_parent(self.world.real_path(self.path))
         return Verdict(before != after, describe(self.path, before, after) if before != after else "")
 
     def apply(self) -> None:
-        _, after = self._contents()
-        entry = self.world.entry(self.path)
-        keep = None if entry.kind == "absent" or self.spec.get("keep_attributes") is False else os.stat(self.path)
-        mode = keep.st_mode & 0o7777 if keep else self.mode()
-        ids = (keep.st_uid, keep.st_gid) if keep else None
-        replace_file(self, self.world.real_path(self.path), after, mode, ids)
+        with held_place(self.world, self.path) as (folder, name):
+            before = folder.read(name)
+            keep = None if before is None or self.spec.get("keep_attributes") is False else folder.lstat(name)
+            mode = keep.st_mode & 0o7777 if keep else self.mode()
+            ids = (keep.st_uid, keep.st_gid) if keep else None
+            replace_file(self, folder, name, self._completed(before), mode, ids)
 
     def predict(self) -> None:
-        _, after = self._contents()
+        after = self._completed(self._found())
         entry = self.world.entry(self.path)
         made = Entry("file", self.mode(), "root", "root") if entry.kind == "absent" else entry
         self.world.would_put(self.world.real_path(self.path), made._replace(content=after))
@@ -300,25 +325,26 @@ class Absent(PathKind):
 
     def check(self) -> Verdict:
         entry = self.current(follow=False)
+        self.require_safe(follow=False)
         if entry.kind == "directory" and not self.spec.get("recursive"):
             raise Refused("%s is a directory" % self.path, "say recursive if the whole tree is meant to go")
         return Verdict(entry.kind != "absent", "- %s %s" % (entry.kind, self.path))
 
     def apply(self) -> None:
-        entry = self.world.entry(self.path, follow=False)
-        folder = os.path.realpath(os.path.dirname(self.path.rstrip("/")))  # the link that goes may lead to it
         before = None
-        if entry.kind == "directory":
-            import shutil  # here, because few plans remove a tree
+        with held_place(self.world, self.path, follow=False) as (folder, name):
+            mode = folder.lstat(name).st_mode
+            if stat.S_ISDIR(mode):
+                import shutil  # here, because few plans remove a tree
 
-            shutil.rmtree(self.path)
-        else:
-            if entry.kind == "file":
-                content = self.world.read(self.path) or b""
-                before = sha256(content)
-                self.context.store.keep(before, content)
-            os.unlink(self.path)
-        sync_folder(folder)
+                shutil.rmtree(folder.path(name))
+            else:
+                if stat.S_ISREG(mode):
+                    content = folder.read(name) or b""
+                    before = sha256(content)
+                    self.context.store.keep(before, content)
+                os.unlink(folder.path(name))
+            sync_folder(folder.path())
         self.context.store.journal(resource=self.name, path=self.path, before=before, after=None)
 
     def predict(self) -> None:

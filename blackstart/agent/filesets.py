@@ -8,8 +8,9 @@ import stat
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .diffs import describe
-from .files import replace_file, would_make_parents
+from .files import held_place, replace_file, would_make_parents
 from .kind import Context, Kind, Refused, Verdict
+from .places import real_place
 from .store import write_atomically
 from .world import Entry, Unknown, sha256
 
@@ -48,6 +49,7 @@ class FileSet(Kind):
         entry = self.world.entry(item["path"])
         if entry.kind == "unknown":
             raise Unknown(entry.after)
+        real_place(self.world, item["path"])
         if entry.kind not in ("absent", "file"):
             raise Refused("%s is a %s, not a file" % (item["path"], entry.kind), "move it away")
         return self.world.read(item["path"])
@@ -75,12 +77,12 @@ class FileSet(Kind):
             for path in glob.glob(pattern):
                 shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
         for item in pending:
-            os.makedirs(os.path.dirname(item["path"]), exist_ok=True)
-            mode, ids = 0o644, None
-            if self.world.exists(item["path"]):
-                found = os.stat(item["path"])
-                mode, ids = stat.S_IMODE(found.st_mode), (found.st_uid, found.st_gid)
-            replace_file(self, self.world.real_path(item["path"]), _content(item), mode, ids)
+            with held_place(self.world, item["path"], make=True) as (folder, name):
+                mode, ids = 0o644, None
+                if os.path.lexists(folder.path(name)):
+                    found = folder.lstat(name)
+                    mode, ids = stat.S_IMODE(found.st_mode), (found.st_uid, found.st_gid)
+                replace_file(self, folder, name, _content(item), mode, ids, item["path"])
         detail: str = self.spec.get("detail", "")
         return detail
 

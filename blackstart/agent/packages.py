@@ -45,6 +45,7 @@ class Apt(Kind):
             # Most often the package lists are older than the mirror.
             self._run(["apt-get", "update", *options])
             self._run(install)
+        self.context.store.journal(resource=self.name, installed=missing)
         return " ".join(missing)
 
     def _run(self, argv: List[str]) -> None:

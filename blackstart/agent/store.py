@@ -62,16 +62,19 @@ class Store:
     def keep(self, digest: str, content: bytes) -> None:
         """Keep a content that is about to be replaced, under its own hash."""
         place = self.path("replaced", digest)
-        if not os.path.exists(place):
-            os.makedirs(self.path("replaced"), mode=0o700, exist_ok=True)
-            write_atomically(place, content, 0o600, None)
-            self._prune()
+        if os.path.exists(place):
+            os.utime(place)  # it counts as new again
+            return
+        os.makedirs(self.path("replaced"), mode=0o700, exist_ok=True)
+        write_atomically(place, content, 0o600, None)
+        self._prune(digest)
 
-    def _prune(self) -> None:
-        """The oldest contents go once there are more than KEPT of them."""
+    def _prune(self, newest: str) -> None:
+        """The oldest contents go once there are more than KEPT of them; never `newest`, whatever clocks say."""
         folder = self.path("replaced")
-        names = sorted(os.listdir(folder), key=lambda name: os.stat(os.path.join(folder, name)).st_mtime_ns)
-        for name in names[:-KEPT]:
+        others = [name for name in os.listdir(folder) if name != newest]
+        others.sort(key=lambda name: os.stat(os.path.join(folder, name)).st_mtime_ns)
+        for name in others[: -(KEPT - 1)]:
             os.unlink(os.path.join(folder, name))
 
     def owed(self) -> Dict[str, Dict[str, Any]]:

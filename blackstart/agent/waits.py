@@ -13,6 +13,7 @@ from .run import run
 from .units import show
 
 POLL_S = 0.1
+TELL_S = 1.0
 GET_TIMEOUT_S = 30
 
 
@@ -78,11 +79,13 @@ class Http(Wait):
 
     def apply(self) -> str:
         deadline = time.monotonic() + self.spec["deadline"]
+        self._told = time.monotonic()
         while True:
             answer = self._ask(max(deadline - time.monotonic(), 1))
             if isinstance(answer, bytes):
                 return answer.decode("utf-8", "replace")
             self._require_unit()
+            self._tell()
             if time.monotonic() > deadline:
                 raise Refused(
                     "%s did not answer 200 within %g s: %s" % (self.spec["url"], self.spec["deadline"], answer),
@@ -108,6 +111,14 @@ class Http(Wait):
                 return "HTTP %d" % error.code
         except (OSError, http.client.HTTPException) as error:
             return str(getattr(error, "reason", "")) or str(error) or type(error).__name__
+
+    def _tell(self) -> None:
+        """While it waits: the last line of the unit's log, so that a long start is not a silent one."""
+        if self.spec.get("unit") and time.monotonic() - self._told > TELL_S:
+            self._told = time.monotonic()
+            ran = run(["journalctl", "-u", self.spec["unit"], "-n", "1", "--no-pager", "-o", "cat"])
+            if ran.status == 0 and ran.output.strip():
+                self.context.say(ran.output.strip())
 
     def _require_unit(self) -> None:
         unit = self.spec.get("unit")

@@ -80,6 +80,11 @@ class World:
             return os.path.realpath(path)
         return self._resolve(path, True)[0]
 
+    def way(self, path: str, follow: bool = True) -> "Tuple[str, List[Tuple[str, Entry]]]":
+        """`path` with links followed, the last one if `follow`; and those links, each with its place."""
+        links: List[Tuple[str, Entry]] = []
+        return self._resolve(path, follow, links)[0], links
+
     def _at(self, path: str) -> Entry:
         """The entry at a path whose parents are known to be plain directories."""
         if path in self._overlay:
@@ -90,10 +95,11 @@ class World:
             return Entry("directory", 0o755, "root", "root") if path in FRESH_MACHINE else ABSENT
         return _read_entry(path, False)
 
-    def _resolve(self, path: str, follow: bool) -> Tuple[str, Entry]:
+    def _resolve(self, path: str, follow: bool, links: "Optional[List[Tuple[str, Entry]]]" = None) -> Tuple[str, Entry]:
+        """The real path and what stands there; `links` is given those that were followed."""
+        links = [] if links is None else links
         todo = [part for part in path.split("/") if part]
         done: List[str] = []
-        links = 0
         while todo:
             part = todo.pop(0)
             if part == "..":
@@ -106,8 +112,8 @@ class World:
             if entry.kind == "unknown":
                 return "/".join([here, *todo]), entry
             if entry.kind == "link" and (todo or follow):
-                links += 1
-                if links > MAX_LINKS:
+                links.append((here, entry))
+                if len(links) > MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
                 target = [piece for piece in entry.target.split("/") if piece]
                 todo = target + todo
@@ -240,8 +246,11 @@ class World:
 
 
 def _read_entry(path: str, follow: bool) -> Entry:
+    target = ""
     try:
         found = os.stat(path) if follow else os.lstat(path)
+        if stat.S_ISLNK(found.st_mode):
+            found, target = _read_link(path)
     except (FileNotFoundError, NotADirectoryError):
         return ABSENT
     mode = stat.S_IMODE(found.st_mode)
@@ -251,8 +260,18 @@ def _read_entry(path: str, follow: bool) -> Entry:
     if stat.S_ISDIR(found.st_mode):
         return Entry("directory", mode, owner, group)
     if stat.S_ISLNK(found.st_mode):
-        return Entry("link", mode, owner, group, os.readlink(path))
+        return Entry("link", mode, owner, group, target)
     return Entry("other", mode, owner, group)
+
+
+def _read_link(path: str) -> "Tuple[os.stat_result, str]":
+    """Status and target of one and the same link, though somebody may put something else in its place meanwhile."""
+    handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(handle)
+        return found, os.readlink("", dir_fd=handle) if stat.S_ISLNK(found.st_mode) else ""
+    finally:
+        os.close(handle)
 
 
 def user_name(uid: int) -> str:

@@ -71,7 +71,8 @@ def journal(door: Door, host: str = "", lines: int = 50) -> Result:
 def _told(entry: dict[str, Any]) -> str:
     what = str(entry.get("resource", ""))
     if "after" in entry:
-        return f"{what}  {_short(entry.get('before'))} -> {_short(entry['after'])}"
+        place = "" if entry.get("path", "") in what else f"  {entry['path']}"
+        return f"{what}{place}  {_short(entry.get('before'))} -> {_short(entry['after'])}"
     rest = ", ".join(f"{key} {value}" for key, value in entry.items() if key not in ("at", "by", "resource"))
     return f"{what}  {rest}"
 

@@ -65,9 +65,9 @@ def _epilogue(door: Door, report: MachineReport) -> dict[str, Any] | None:
     variables = resolve(door.inventory.machines[report.name], door.defaults, Variables)
     answer = json.loads(completion.detail)
     text: str = answer["choices"][0]["text"]
-    mark = "  SIMULATED" if door.inventory.simulated else ""
+    mark = " SIMULATED" if door.inventory.simulated else ""
     door.console.line(f"profile    {variables.server_profile}, model {variables.served_model()}")
-    door.console.line(f"completion {variables.server_probe_prompt!r} -> {text.strip()!r}{mark}")
+    door.console.line(f"completion{mark} {variables.server_probe_prompt!r} -> {text.strip()!r}")
     return {"machine": report.name, "profile": variables.server_profile, "text": text, "answer": answer}
 
 

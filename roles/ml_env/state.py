@@ -5,11 +5,13 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from blackstart import resources
+from blackstart.errors import InputError
 from blackstart.plan import Facts, Probe, State
 from blackstart.render import render
 
 from . import lock as locks
 
+SANDBOX = "-sandbox"
 TOOLS = "/opt/blackstart"
 
 
@@ -19,6 +21,7 @@ class Variables(BaseModel):
     ml_env_root: str = Field(pattern="^/")
     ml_env_link: str = Field(pattern="^/")
     ml_env_lock: str
+    inventory_simulated: bool
     ml_env_uv_lock: str
     ml_env_wheelhouse: str = Field(pattern="^/")
     ml_env_python: str = Field(pattern="^/")
@@ -32,8 +35,19 @@ def probes(variables: Variables) -> list[Probe]:
     return []
 
 
+def _require_own_lock(variables: Variables) -> None:
+    if variables.ml_env_lock.endswith(SANDBOX) and not variables.inventory_simulated:
+        raise InputError(
+            "the sandbox's lock has no GPU packages, and is for the sandbox alone",
+            where="ml_env_lock",
+            found=variables.ml_env_lock,
+            remedy='make one for this host: docs/inventory.md, "The lock"',
+        )
+
+
 def state(variables: Variables, facts: Facts) -> State:
     """Raises InputError for a lock that is not there or not whole."""
+    _require_own_lock(variables)
     lock, uv = locks.read(variables.ml_env_lock), locks.read(variables.ml_env_uv_lock)
     environment = f"{variables.ml_env_root}/{lock.identity}"
     lock_file = f"{variables.ml_env_root}/{lock.identity}.lock.txt"

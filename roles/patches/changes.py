@@ -69,6 +69,13 @@ def plan_apply(
             done = Manifest(records, file_records).describe(patch.name)
             outcome = Outcome(patch, "applied", done, outcome.file, outcome.edits, by="manifest")
         outcomes.append(outcome)
+    # Ours, with somebody's own lines in the file since: it stays recorded, or the way back to stock would be lost.
+    for outcome in outcomes:
+        name = outcome.patch.name
+        edited_since = outcome.by == "hand" and manifest.has(name) and not set(manifest.paths(name)) & set(files)
+        if edited_since and manifest.patches[name].release == tree.version():
+            records[name] = manifest.patches[name]
+            file_records.update({path: manifest.files[path] for path in manifest.paths(name)})
     return Change(_edits(tree, files), kept, Manifest(records, file_records), tuple(outcomes))
 
 

@@ -84,24 +84,30 @@ def gate_content(planned: Sequence[Planned]) -> bytes:
     patches: dict[str, Any] = json.loads(before)["patches"] if before else {}
     manifest = planned[-1][1].manifest
     for found, change in planned:
+        written = {edit.path: edit.after for edit in change.edits}
+        for patch in patches.values():
+            patch["files"] |= {path: sha256(written[path]) for path in patch["files"] if path in written}
         for outcome in change.outcomes:
-            patches[outcome.patch.name] = {
+            name = outcome.patch.name
+            paths = manifest.paths(name) if manifest.has(name) else (outcome.file,)
+            left = {path: written.get(path) or found.tree.read(path) for path in paths if outcome.state == "applied"}
+            patches[name] = {
                 "package": found.tree.distribution.replace("-", "_"),
                 "release": found.tree.version(),
                 "state": outcome.state,
+                "files": {path: sha256(content) for path, content in left.items()},
             }
-    for name, patch in patches.items():
-        paths = manifest.paths(name) if manifest.has(name) else ()
-        patch["files"] = {path: manifest.files[path].after for path in paths}
     hashes = {path: record.after for path, record in manifest.files.items()}
     kept = {"format": 1, "patches": patches, "jit_key": jit.key(hashes)}
     return (json.dumps(kept, indent=1, sort_keys=True) + "\n").encode()
 
 
 def summary(planned: Sequence[Planned]) -> str:
-    """`sm120-autotune applied, nsa-guard applied (sglang 0.5.9)`."""
+    """`sm120-autotune needed -> applied, nsa-guard upstream (sglang 0.5.13)`."""
     parts = []
     for found, change in planned:
-        states = ", ".join(f"{outcome.patch.name} {outcome.state}" for outcome in change.outcomes)
+        states = ", ".join(
+            f"{one.patch.name} {'needed -> ' if one.edits else ''}{one.state}" for one in change.outcomes
+        )
         parts.append(f"{states} ({found.tree.distribution} {found.tree.version()})")
     return "; ".join(parts)

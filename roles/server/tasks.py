@@ -58,6 +58,7 @@ def _each(door: Door, profile: str, act: Act, show: Callable[[Door, dict[str, An
     from roles import open_fleet
 
     if profile:
+        door.console.line(f"profile {profile} until the next inv up; to keep it, set server_profile in the inventory")
         door.options["set"] = [*door.options["set"], f"server_profile={json.dumps(profile)}"]
     engines = [machine for machine in door.machines if machine.through is not None or machine.get("local")]
     if not engines:
@@ -82,8 +83,14 @@ def _each(door: Door, profile: str, act: Act, show: Callable[[Door, dict[str, An
 
 def _show(door: Door, result: dict[str, Any]) -> None:
     mark = "  SIMULATED" if door.inventory.simulated else ""
-    shown = ", ".join(f"{key} {value}" for key, value in result.items() if key != "name" and value not in (None, ""))
+    shown = ", ".join(
+        f"{key} {_word(value)}" for key, value in result.items() if key != "name" and value not in (None, "")
+    )
     door.console.line(f"{result['name']:<10} {shown}{mark}")
+
+
+def _word(value: Any) -> str:
+    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
 
 
 def _show_log(door: Door, result: dict[str, Any]) -> None:

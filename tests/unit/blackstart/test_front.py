@@ -162,9 +162,9 @@ def test_with_json_an_error_is_the_document(front_door):
 
 
 def test_an_interruption_is_said_and_is_a_document_with_json(front_door):
-    assert front_door("fails", "--how", "interrupt").stderr.startswith("interrupted: ")
+    assert front_door("fails", "--how", "interrupt").stderr.startswith("interrupted; ")
     ran = front_door("fails", "--how", "interrupt", "--json")
-    assert json.loads(ran.stdout)["error"]["message"].startswith("interrupted: ")
+    assert json.loads(ran.stdout)["error"]["message"].startswith("interrupted; ")
     assert ran.returncode == DETACHED
 
 

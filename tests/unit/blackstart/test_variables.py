@@ -98,6 +98,6 @@ def test_the_projects_own_defaults_are_whole():
     from roles.ml_env import state as ml_env
     from roles.server import state as server
 
-    declared = set(read_defaults(ROLES)) | {"inventory_hostname"}
+    declared = set(read_defaults(ROLES)) | {"inventory_hostname", "inventory_simulated"}
     for model in (bench.Variables, container.Variables, ml_env.Variables, server.Variables):
         assert set(model.model_fields) <= declared

@@ -110,7 +110,13 @@ def test_a_killed_dpkg_run_is_finished_first(machine, debian, monkeypatch):
 
 def test_what_a_package_provides_is_unknown_afterwards(machine, debian, land):
     wish = packages("new", provides=[f"{land}/conf"], users=["newuser"])
-    plan = [wish, file(f"{land}/conf", "x"), file(f"{land}/own", "x", owner="newuser"), absent(f"{land}/conf.d"), wish]
+    plan = [
+        wish,
+        file(f"{land}/conf", "x"),
+        file(f"{land}/own", "x", owner="newuser", group="newuser"),
+        absent(f"{land}/conf.d"),
+        wish,
+    ]
     assert machine.check(*plan) == ["change", "unknown", "change", "ok", "ok"]
 
 

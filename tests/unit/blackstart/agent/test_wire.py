@@ -118,9 +118,10 @@ def test_a_closed_stdin_tells_that_the_controller_is_gone(ends):
 
 def test_a_sign_of_life_is_given_until_the_controller_goes(ends, monkeypatch):
     monkeypatch.setattr(module, "HEARTBEAT_S", 0.001)
+    others = set(threading.enumerate())
     ends.wire.start_heartbeat()
+    (beat,) = set(threading.enumerate()) - others
     assert json.loads(ends.receive().splitlines()[0]) == {"e": "alive"}
     ends.close("in")
-    (beat,) = [thread for thread in threading.enumerate() if thread.name.endswith("(beat)")]
     beat.join(10)
     assert not beat.is_alive()

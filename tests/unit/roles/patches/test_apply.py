@@ -185,6 +185,19 @@ def test_a_file_edited_after_it_was_patched_is_not_overwritten(source: Path, gat
     assert _states(source, gate) == {"sm120-autotune": "applied"}
 
 
+def test_a_line_added_after_the_patch_does_not_cost_the_way_back(source: Path, gate: Patch) -> None:
+    result = apply(source, [gate])
+    file = source / result.outcomes[0].file
+    patched = file.read_bytes()
+    file.write_bytes(patched + b"# mine\n")
+    assert apply(source, [gate]).outcomes[0].state == "applied"
+    assert file.read_bytes() == patched + b"# mine\n"
+    with pytest.raises(CheckError, match="changed after"):
+        revert(source, [gate.name], [gate])
+    file.write_bytes(patched)
+    assert revert(source, [gate.name], [gate]).outcomes[0].state == "needed"
+
+
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"format": 9}', b'{"format": 1, "patches": {}, "files": 3}'])
 def test_a_damaged_manifest_is_said(source: Path, gate: Patch, content: bytes) -> None:
     apply(source, [gate])

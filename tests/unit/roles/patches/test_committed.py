@@ -49,7 +49,8 @@ def test_stock_comes_first_and_the_manifest_last() -> None:
 
 def test_a_record_alone_restarts_nothing() -> None:
     change = replace(applied(patch("one"), "sglang/a.py"), edits=(), stock={})
-    made = committed.fileset([(installed(), change)], {}, ("restart x",))
+    tree = FetchedTree("1.0", {"sglang/a.py": b"patched"})
+    made = committed.fileset([(installed(tree=tree), change)], {}, ("restart x",))
     assert [item["path"] for item in made.spec["files"]] == [f"{HOME}/gate.json", f"{HOME}/manifest.json"]
     assert made.notify == ()
 
@@ -78,3 +79,10 @@ def test_patches_that_a_run_is_not_about_stay_in_the_gate() -> None:
     gate = json.loads(committed.gate_content([(installed(gate=whole, manifest=manifest), other)]))
     assert {name: one["state"] for name, one in gate["patches"].items()} == {"one": "applied", "two": "applied"}
     assert gate["patches"]["one"]["files"] == {"sglang/a.py": sha256(b"patched")}
+
+
+def test_a_patch_without_a_record_is_held_to_its_file_too() -> None:
+    by_hand = Outcome(patch("one"), "applied", "by hand", "sglang/a.py", by="hand")
+    tree = FetchedTree("1.0", {"sglang/a.py": b"edited"})
+    gate = json.loads(committed.gate_content([(installed(tree=tree), Change(outcomes=(by_hand,)))]))
+    assert gate["patches"]["one"]["files"] == {"sglang/a.py": sha256(b"edited")}
