@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .errors import BlackstartError, CheckError, InputError
+from .errors import InputError
 from .inventory import Inventory, Machine
-from .plan import Entrance, Facts, Role, Section, State, plan_to_wire
+from .plan import Entrance, Role
 from .report import MachineReport, Record
 from .secrets import ask_password, reveal
-from .session import Event, Session
+from .session import Session
 from .ssh import SSH
 from .transports import Local, Through, Transport
+from .tree import Tree
 from .variables import Defaults, resolve
 
-MAX_REPLANS = 5
-PATIENCE = 4
 POOL = 32
 AHEAD = 4
 """Machines that are connected while the plans are made: enough to keep the network busy, too few to be in the way."""
@@ -47,27 +45,6 @@ class Options:
     tags: tuple[str, ...] = ()
     serial: int = 0
     max_fail: int = 0
-
-
-class _Passing(Exception):
-    """A resource failed in a way that may pass by itself."""
-
-    def __init__(self, record: Record) -> None:
-        super().__init__(record.name)
-        self.record = record
-
-
-@dataclass
-class _Target:
-    """A machine with its roles on the way to be converged."""
-
-    machine: Machine
-    session: Session
-    report: MachineReport
-    bound: list[tuple[Role[Any], Machine]]
-    sections: list[Section] = field(default_factory=list)
-    exists: bool = True
-    retries: int = 0
 
 
 class Fleet:
@@ -135,14 +112,14 @@ class Fleet:
     def converge(self, machines: Sequence[Machine], options: Options) -> list[MachineReport]:
         """Plan all, then apply all. Raises InputError before anything is touched; other errors are in the reports."""
         roles = self._tagged(options.tags)
-        trees = [_Tree(self, outer, inner, roles, options) for outer, inner in self._grouped(machines)]
+        trees = [Tree(self, outer, inner, roles, options) for outer, inner in self._grouped(machines)]
         with ExitStack() as stack, ThreadPoolExecutor(POOL) as pool:
             for tree in trees:
                 stack.callback(tree.close)
             for tree in trees[:AHEAD]:
                 tree.connecting = pool.submit(tree.connect)
             try:
-                list(pool.map(_Tree.plan, trees))
+                list(pool.map(Tree.plan, trees))
                 refused = [tree.input_error for tree in trees if tree.input_error]
                 if refused:
                     raise refused[0]
@@ -153,7 +130,7 @@ class Fleet:
                 raise
         return [report for tree in trees for report in tree.reports()]
 
-    def _apply_in_batches(self, pool: ThreadPoolExecutor, trees: Sequence[_Tree], options: Options) -> None:
+    def _apply_in_batches(self, pool: ThreadPoolExecutor, trees: Sequence[Tree], options: Options) -> None:
         size = options.serial or max(len(trees), 1)
         for start in range(0, len(trees), size):
             failed = [tree.outer.machine.name for tree in trees[:start] if tree.failed]
@@ -161,7 +138,7 @@ class Fleet:
                 for tree in trees[start:]:
                     tree.leave_alone(f"{len(failed)} failed: {', '.join(failed)}")
                 return
-            list(pool.map(_Tree.apply, trees[start : start + size]))
+            list(pool.map(Tree.apply, trees[start : start + size]))
 
     def _tagged(self, tags: Sequence[str]) -> list[Role[Any]]:
         known = list(dict.fromkeys(role.name for role in self.roles))
@@ -179,275 +156,3 @@ class Fleet:
             if machine.through:
                 groups[outer].append(machine)
         return [(self.inventory.machines[outer], inner) for outer, inner in groups.items()]
-
-
-class _Tree:
-    """A machine and those inside it: one thread's work."""
-
-    def __init__(
-        self, fleet: Fleet, outer: Machine, inner: Sequence[Machine], roles: Sequence[Role[Any]], options: Options
-    ) -> None:
-        self.fleet = fleet
-        self.options = options
-        self.input_error: InputError | None = None
-        self.connecting: Future[None] | None = None
-        described = inner or [one for one in fleet.inventory.machines.values() if one.through == outer.name]
-        on_outer = [(role, machine) for machine in described for role in roles if role.on_host]
-        if not fleet.holds_others(outer):
-            on_outer += [(role, outer) for role in roles if not role.on_host]
-        self.outer = self._target(outer, on_outer)
-        self.inner = [
-            self._target(machine, [(role, machine) for role in roles if not role.on_host]) for machine in inner
-        ]
-
-    def _target(self, machine: Machine, bound: list[tuple[Role[Any], Machine]]) -> _Target:
-        session = self.fleet.session(machine, installs=not self.options.check)
-        return _Target(machine, session, MachineReport(machine.name), bound)
-
-    def targets(self) -> list[_Target]:
-        return [self.outer, *self.inner]
-
-    def reports(self) -> list[MachineReport]:
-        for target in self.targets():
-            target.report.execs = target.session.execs
-            target.report.retries = target.retries + self.fleet.transport(target.machine).retries
-        return [target.report for target in self.targets() if target.bound or target.report.error]
-
-    @property
-    def failed(self) -> bool:
-        return any(target.report.failed for target in self.targets())
-
-    def leave_alone(self, why: str) -> None:
-        for target in self.targets():
-            target.report.error = target.report.error or CheckError("not begun", where=target.machine.name, found=why)
-
-    def hang_up(self) -> None:
-        for target in self.targets():
-            target.session.hang_up()
-
-    def close(self) -> None:
-        for target in reversed(self.targets()):
-            target.session.__exit__(None, None, None)
-
-    def connect(self) -> None:
-        """Ahead of the first request: the other side takes its time, in which roles and templates are read here."""
-        if not any(target.bound for target in self.targets()):
-            return
-        transport = self.fleet.transport(self.outer.machine)
-        transport.connect()
-        if transport.login_is_root:  # nobody is asked for sudo's password before the input has proved to be right
-            self.outer.session.start()
-
-    def _connected(self) -> None:
-        """Where nothing was done ahead, the first request connects. Raises ConnectError."""
-        if self.connecting is not None:
-            self.connecting.result()
-
-    def plan(self) -> None:
-        """Ask for facts and build every plan that can be built; errors stay with their machine."""
-        target = self.outer
-        try:
-            presence = self._probe_outer()
-            for target in self.inner:
-                target.exists = presence[target.machine.name]
-                self._plan_inside(target)
-        except InputError as error:
-            self.input_error = error
-        except BlackstartError as error:
-            target.report.error = error
-
-    def _probe_outer(self) -> dict[str, bool]:
-        """Plans the outer machine; says of each inner one whether it runs."""
-        entrance = self.fleet.entrance
-        groups: dict[str, Any] = {}
-        for role, machine in self.outer.bound:
-            groups[f"{machine.name}:{role.name}"] = role.probes(self.fleet.variables(role, machine))
-        for target in self.inner:
-            variables = self.fleet.variables(entrance.role, target.machine)
-            groups[f"{target.machine.name}:{entrance.role.name}"] = entrance.role.probes(variables)
-        facts = self._ask(self.outer, groups)
-        self.outer.sections = self._sections(self.outer.bound, groups, facts)
-        return {
-            target.machine.name: entrance.running(
-                self.fleet.variables(entrance.role, target.machine),
-                facts[f"{target.machine.name}:{entrance.role.name}"][0],
-            )
-            for target in self.inner
-        }
-
-    def _plan_inside(self, target: _Target, only: Sequence[str] | None = None) -> None:
-        """(Re)build the plan of a machine, for the roles in `only` or all of them."""
-        bound = [(role, machine) for role, machine in target.bound if only is None or role.name in only]
-        groups = {f"{m.name}:{role.name}": role.probes(self.fleet.variables(role, m)) for role, m in bound}
-        asked = target if target.exists else self.outer
-        target.sections = self._sections(bound, groups, self._ask(asked, groups, empty=not target.exists))
-
-    def _ask(self, target: _Target, groups: Mapping[str, Any], empty: bool = False) -> dict[str, tuple[Facts, str]]:
-        if not any(groups.values()):
-            return dict.fromkeys(groups, ([], ""))
-        self._connected()
-        started = time.monotonic()
-        self.fleet.listener.begins(target.machine.name, "facts", "gather facts")
-        facts = target.session.probe(groups, empty=empty)
-        self.fleet.listener.rests(target.machine.name)
-        target.report.seconds += time.monotonic() - started
-        return facts
-
-    def _sections(
-        self,
-        bound: Sequence[tuple[Role[Any], Machine]],
-        groups: Mapping[str, Any],
-        facts: Mapping[str, tuple[Facts, str]],
-    ) -> list[Section]:
-        sections = []
-        for role, machine in bound:
-            key = f"{machine.name}:{role.name}"
-            answers, digest = facts[key]
-            try:
-                state = role.state(self.fleet.variables(role, machine), answers)
-            except BlackstartError as error:
-                error.where = f"{machine.name}, {error.where or role.name}"
-                raise
-            sections.append(Section(role.name, machine.name, groups[key], digest, state))
-        return sections
-
-    def apply(self) -> None:
-        """Carry the plans out, outer machine first; what fails ends the tree."""
-        target = self.outer
-        try:
-            if target.report.error or any(inner.report.error for inner in self.inner):
-                return
-            self._carry_out(target)
-            for target in self.inner:
-                if self.outer.report.failed:
-                    target.report.error = CheckError(
-                        "left alone", where=target.machine.name, found=f"{self.outer.machine.name} failed"
-                    )
-                    continue
-                self._enter(target)
-                self._carry_out(target)
-        except BlackstartError as error:
-            target.report.error = error
-        finally:
-            self.close()
-
-    def _enter(self, target: _Target) -> None:
-        """After the outer machine's plan, an inner machine that did not run does; what was known of it is not."""
-        if self.options.check or (target.exists and not self.outer.report.counts["changed"]):
-            return
-        if not target.exists:
-            self._require_running(target)
-        target.exists = True
-        target.session.__exit__(None, None, None)
-        self._plan_inside(target)
-
-    def _require_running(self, target: _Target) -> None:
-        role = self.fleet.entrance.role
-        variables = self.fleet.variables(role, target.machine)
-        facts = self._ask(self.outer, {"entrance": role.probes(variables)})
-        if not self.fleet.entrance.running(variables, facts["entrance"][0]):
-            raise CheckError(
-                "it does not run", where=target.machine.name, remedy=f"inv up, with {role.name} among the tags"
-            )
-
-    def _carry_out(self, target: _Target) -> None:
-        if not target.sections:
-            return
-        self._connected()
-        started = time.monotonic()
-        for _ in range(MAX_REPLANS):
-            stale = self._converge_patiently(target)
-            if stale is None:
-                break
-            names = [section.role for section in target.sections]
-            finished = target.sections[: names.index(stale)]
-            self._plan_inside(target, names[names.index(stale) :])
-            # What is done is done; what it wanted verified still is to be, at the end.
-            target.sections = [
-                Section(part.role, part.subject, (), "", State(verify=part.state.verify, handlers=part.state.handlers))
-                for part in finished
-            ] + target.sections
-        else:
-            raise CheckError(
-                "the facts change faster than plans can be made",
-                where=target.machine.name,
-                remedy="something else is at work on this machine; find it, then run again",
-            )
-        target.report.seconds += time.monotonic() - started
-
-    def _converge_patiently(self, target: _Target) -> str | None:
-        """What may pass by itself (a held apt lock, an ill mirror) is tried again; what was done stays done."""
-        kept = list(target.report.records)
-        try:
-            return self._converge_once(target)
-        except _Passing as passing:
-            return self._try_again(target, passing, kept)
-
-    def _try_again(self, target: _Target, first: _Passing, kept: list[Record]) -> str | None:
-        import tenacity  # here, because most runs meet nothing of the kind
-
-        failures = [first]
-
-        def once() -> str | None:
-            if failures:
-                raise failures.pop()
-            return self._converge_once(target)
-
-        def before_sleep(state: tenacity.RetryCallState) -> None:
-            # The next try meets what was done as ok; that it was changed must not be forgotten.
-            kept.extend(record for record in target.report.records[len(kept) :] if record.state == "changed")
-            target.report.records[:] = kept
-            target.retries += 1
-            self.fleet.listener.says(target.machine.name, "waits for it to pass, then tries again")
-
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_Passing),
-            stop=tenacity.stop_after_attempt(PATIENCE),
-            wait=tenacity.wait_exponential(self.fleet.pause_s, max=30),
-            before_sleep=before_sleep,
-            reraise=True,
-        )
-        try:
-            return retrying(once)
-        except _Passing as passing:
-            target.report.records.append(passing.record)
-            self.fleet.listener.ends(target.machine.name, passing.record)
-            return None
-
-    def _converge_once(self, target: _Target) -> str | None:
-        """One plan to its end; the role whose facts no longer held, if one's did not."""
-        wire = plan_to_wire(
-            target.sections, check=self.options.check, restart=self.options.restart, empty=not target.exists
-        )
-        names = {key: value for section in target.sections for key, value in section.names().items()}
-        session = target.session if target.exists else self.outer.session
-        stale: str | None = None
-        for event in session.converge(wire):
-            role, name = names.get(event.get("id", ""), ("handlers", event.get("name", "")))
-            match event["e"]:
-                case "start":
-                    self.fleet.listener.begins(target.machine.name, role, name)
-                case "output":
-                    self.fleet.listener.says(target.machine.name, event["line"])
-                case "done":
-                    record = _record(role, name, event)
-                    if event.get("passing"):
-                        raise _Passing(record)
-                    target.report.records.append(record)
-                    self.fleet.listener.ends(target.machine.name, record)
-                case "stale":
-                    stale = event["section"]
-        return stale
-
-
-def _record(role: str, name: str, event: Event) -> Record:
-    return Record(
-        role=role,
-        name=name,
-        state=event["state"],
-        detail=event.get("detail", ""),
-        diff=event.get("diff", ""),
-        remedy=event.get("remedy", ""),
-        seconds=event["seconds"],
-        verify=event.get("verify", False),
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from blackstart.report import MachineReport
@@ -10,17 +11,16 @@ FORESEEN = ("change", "unknown")
 SAME = {"ok": "ok", "changed": "change", "failed": "failed"}
 
 
-def outcomes(reports: Sequence[MachineReport]) -> dict[tuple[str, str, str], str]:
-    """(machine, role, resource) → outcome; what only verifies is left out."""
-    found: dict[tuple[str, str, str], str] = {}
+def outcomes(reports: Sequence[MachineReport]) -> dict[tuple[str, str, str, str], str]:
+    """(machine, role, resource, its how-many-eth of that name) → outcome; what only verifies is left out."""
+    found: dict[tuple[str, str, str, str], str] = {}
     for report in reports:
+        seen: Counter[tuple[str, str]] = Counter()
         for record in report.records:
             if record.state == "verified" or record.verify:
                 continue
-            key = (report.name, record.role, record.name)
-            # After a replan a resource comes again: that it was changed is what counts.
-            if found.get(key) != "changed":
-                found[key] = record.state
+            seen[record.role, record.name] += 1
+            found[report.name, record.role, record.name, str(seen[record.role, record.name])] = record.state
     return found
 
 
