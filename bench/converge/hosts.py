@@ -22,6 +22,7 @@ from pathlib import Path
 from .workspace import DELAYED, HERE, PORT, Workspace, address, label
 
 START_DEADLINE_S = 60.0
+END_DEADLINE_S = 20.0
 MOST = DELAYED - 1
 
 
@@ -55,6 +56,7 @@ class Hosts:
             raise HostsError(f"1 to {MOST} hosts can be had, not {count}")
         self.work = work
         self.labels = [label(number) for number in range(1, count + 1)]
+        self._started: dict[str, subprocess.Popen[bytes]] = {}
 
     def up(self) -> None:
         """Start those that do not run yet; return once each answers. Raises HostsError."""
@@ -89,6 +91,9 @@ class Hosts:
         )
 
     def _start(self, number: int, name: str) -> None:
+        with contextlib.suppress(ConnectionRefusedError):
+            socket.create_connection((address(number), PORT), timeout=5).close()
+            raise HostsError(f"something that is no host of ours listens on {address(number)}:{PORT}")
         folder, log = self.work.hosts / name, self._log(name)
         folder.mkdir(exist_ok=True)
         log.touch()
@@ -98,11 +103,12 @@ class Hosts:
             process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
-        self._pid_file(name).write_text(str(process.pid))
+        self._started[name] = process
+        self._pid_file(name).write_text(f"{process.pid} {_started_at(process.pid) or 0}")
 
     def _wait_for(self, number: int, name: str) -> None:
         def require_running() -> None:
-            if self.running(name) is None:
+            if name in self._started and self._started[name].poll() is not None:
                 raise HostsError(f"{name} ended while it started: {self._start_log(name).read_text().strip()}")
 
         self.wait_until_answered(address(number), PORT, require_running)
@@ -133,11 +139,10 @@ class Hosts:
     def running(self, name: str) -> int | None:
         """The host's process; a pid that has meanwhile become another program's is not it."""
         try:
-            pid = int(self._pid_file(name).read_text())
-            words = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except (FileNotFoundError, ValueError, ProcessLookupError):
+            pid, started = map(int, self._pid_file(name).read_text().split())
+        except (FileNotFoundError, ValueError):
             return None
-        return pid if b"bench_ssh" in words or bytes(HERE / "host.sh") in words else None
+        return pid if _started_at(pid) == started else None
 
     def reset(self) -> None:
         """Undo the converge on every host."""
@@ -164,14 +169,33 @@ class Hosts:
         return self.work.logs / f"{name}.pid"
 
 
+def _started_at(pid: int) -> int | None:
+    """When a process was started, in ticks since the machine was: what tells it from a later one of the same number."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
 def down(work: Workspace) -> None:
-    """End every host that runs; what they held in memory goes with them."""
-    for pid_file in sorted(work.logs.glob("h*.pid")):
+    """End every host that runs, and see it end: what listens still is in the way of the next. Raises HostsError."""
+    running = {}
+    for pid_file in work.logs.glob("h*.pid"):
         host = Hosts(work, int(pid_file.stem[1:]))
         pid = host.running(pid_file.stem)
         if pid is not None:
             os.kill(pid, signal.SIGTERM)
-        pid_file.unlink()
+            running[pid_file.stem] = host
+        else:
+            pid_file.unlink()
+    deadline = time.monotonic() + END_DEADLINE_S
+    for name, host in running.items():
+        while host.running(name) is not None:
+            if time.monotonic() > deadline:
+                raise HostsError(f"{name} does not end")
+            time.sleep(0.02)
+        (work.logs / f"{name}.pid").unlink()
 
 
 def main(arguments: list[str]) -> int:

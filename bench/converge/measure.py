@@ -92,6 +92,21 @@ class Meter:
         return process.returncode, usage.ru_maxrss / 1024
 
 
+def run_alone(argv: Sequence[str], cwd: Path, patience_s: float) -> Sample:
+    """A command that talks to no host; `changed` is 0. Raises MeasureError where it fails."""
+    wait_for_quiet(patience_s)
+    busy, started = machine_seconds()[0], time.perf_counter()
+    process = subprocess.Popen(argv, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    wall_s = time.perf_counter() - started
+    if process.returncode:
+        raise MeasureError(f"{' '.join(argv)} ended with {process.returncode}")
+    cpu_s = usage.ru_utime + usage.ru_stime
+    other_load = max(0.0, machine_seconds()[0] - busy - cpu_s) / wall_s
+    return Sample(wall_s, cpu_s, 0, usage.ru_maxrss / 1024, 0, 0, 0, other_load, 0)
+
+
 class _Terminal:
     """A pty whose output is drained into a file, as a person's terminal would."""
 

@@ -32,6 +32,7 @@ COLUMNS = (
     "host CPU s",
     "conn. / exec / sftp a host",
     "peak MB",
+    "other load",
 )
 
 
@@ -85,12 +86,20 @@ def _row(results: Results, case: Case) -> list[str]:
         f"{median('host_cpu_s'):.2f}",
         channels,
         f"{median('peak_rss_mb'):.0f}",
+        f"{median('other_load'):.2f}",
     ]
 
 
 def document(results: Results) -> str:
+    disturbed, counted = results.disturbed()
     return render(
-        "performance.md.j2", root=HERE, machine=results.machine, command=results.command, tables=tables(results)
+        "performance.md.j2",
+        root=HERE,
+        machine=results.machine,
+        command=results.command,
+        disturbed=disturbed,
+        counted=counted,
+        tables=tables(results),
     )
 
 

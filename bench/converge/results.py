@@ -58,6 +58,11 @@ class Results:
         above, below = self.median(of), self.median(to)
         return None if above is None or not below else above / below
 
+    def disturbed(self) -> tuple[int, int]:
+        """How many of the samples that count were taken beside too much other work, and how many count."""
+        counted = [sample for case in self.samples for sample in self.clean(case)]
+        return sum(sample.other_load > CLEAN_LOAD for sample in counted), len(counted)
+
     def cases(self, mode: str, hosts: int) -> Iterator[Case]:
         """Those measured, the quickest first."""
         found = [case for case in self.samples if case.mode == mode and case.hosts == hosts]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import os
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from . import report
@@ -22,13 +23,15 @@ from .bytecode import libraries, objection, uncompiled
 from .contestants import Contestant, contestants
 from .hosts import Hosts, HostsError, down
 from .machine import describe
-from .measure import MeasureError, Meter
+from .measure import MeasureError, Meter, run_alone
 from .results import Case, Results, Sample
 from .targets import FLEET, FLOOR, LARGE_FLEET, OURS
 from .workspace import HERE, PORT, PROJECT, Workspace, address
 
 ROUND_TRIP_S = 0.020
-ONE_HOST = (OURS, FLOOR, "floor-mux", "fabric-naive", "pyinfra", "ansible-pipe")
+ONE_HOST = (OURS, FLOOR, "floor-mux", "fabric-naive", "pyinfra", "ansible-pipe", "mitogen")
+BY_NAME = ("mitogen",)
+"""Takes part only where --only names it."""
 MANY_HOSTS = (OURS, FLOOR, "floor-mux", "fabric-naive", "pyinfra")
 FAR_HOST = (OURS, FLOOR, "floor-mux", "fabric-naive", "pyinfra")
 ON_TERMINAL = (OURS, FLOOR)
@@ -43,11 +46,10 @@ class Bench:
         self.results = results
         self.runs: int = options.runs
         self.patience_s: float = options.patience
-        self.only: set[str] = set(options.only.split(",")) if options.only else set()
+        self.only: set[str] = set(options.only.split(",")) if options.only else {*ONE_HOST} - {*BY_NAME}
 
     def wanted(self, names: Sequence[str]) -> list[str]:
-        # The floor that leaves the state everyone agrees on is always there.
-        return [name for name in names if not self.only or name in self.only]
+        return [name for name in names if name in self.only]
 
     def count(self, hosts: int) -> None:
         """All that is measured on this many hosts."""
@@ -104,11 +106,9 @@ class Bench:
         argv = [str(Path(sys.executable).with_name("inv")), "--list"]
         heavy = len(heavy_imports())
         for turn in range(-1, max(self.runs, 5)):
-            started = time.perf_counter()
-            subprocess.run(argv, cwd=PROJECT, stdout=subprocess.DEVNULL, check=True)
-            wall_s = time.perf_counter() - started
+            sample = run_alone(argv, PROJECT, self.patience_s)
             if turn >= 0:
-                self.results.add(Case(OURS, "list", 0), Sample(wall_s, 0, 0, 0, 0, 0, 0, 0, heavy))
+                self.results.add(Case(OURS, "list", 0), dataclasses.replace(sample, changed=heavy))
         say(f"list         {OURS:<15} {self.results.median(Case(OURS, 'list', 0)):7.3f} s")
 
 
@@ -143,10 +143,14 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def require_fair(work: Workspace) -> None:
-    """Raises MeasureError where somebody would not run from bytecode, or is not installed."""
+def require_fair(work: Workspace, names: Collection[str]) -> None:
+    """Raises MeasureError where one of these would not run from bytecode, or is not installed."""
     missing = uncompiled([PROJECT / "blackstart", PROJECT / "roles", HERE], sys.implementation.cache_tag)
-    for contestant in contestants(work, 1).values():
+    everyone = contestants(work, 1)
+    unknown = set(names) - set(everyone)
+    if unknown:
+        raise MeasureError(f"nobody is called {', '.join(sorted(unknown))}; known: {', '.join(everyone)}")
+    for contestant in (everyone[name] for name in {*names, "floor-ssh"}):
         if not contestant.venv.is_dir():
             raise MeasureError(
                 f"{contestant.name} is not installed in {contestant.venv}. Run bench/converge/install.sh."
@@ -180,7 +184,7 @@ def main(arguments: Sequence[str]) -> int:
     results = Results(describe(), command)
     bench = Bench(work, results, options)
     try:
-        require_fair(work)
+        require_fair(work, bench.only)
         bench.list_tasks()
         for count in map(int, options.counts.split(",")):
             bench.count(count)

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from . import filesets, units
 from .kind import Context, Detached, Kind, Refused, Verdict
-from .probes import probe
+from .probes import places, probe
 from .run import run
 from .store import Store, now
 from .wire import Wire
@@ -59,6 +59,7 @@ class Run:
         self.world = World(empty=plan.get("empty", False))
         self.changed: Set[str] = set()
         self.current = ""
+        self.unsure = ""  # check mode: after what the section at hand would be planned anew, maybe otherwise
 
     def say(self, line: str) -> None:
         self.wire.emit("output", id=self.current, line=line[:500])
@@ -75,6 +76,7 @@ class Run:
         """Raises Held where another controller works on this machine."""
         if not self.check:
             self.store.lock()
+        if not self.world.is_empty:
             self._finish_interrupted()
         try:
             for section in self.plan["sections"]:
@@ -96,18 +98,26 @@ class Run:
     def _finish_interrupted(self) -> None:
         for left, intent in filesets.unfinished(self.context()):
             started = time.monotonic()
-            said = filesets.finish(left, intent)
+            spec, name = {"id": "interrupted"}, "interrupted change of %s" % left.name
             self.changed.add(intent)
+            if self.check:
+                left.predict()
+                self._done(spec, "change", started, name=name)
+                continue
+            said = filesets.finish(left, intent)
             self.store.journal(resource=left.name, interrupted=said)
-            spec = {"id": "interrupted"}
-            self._done(spec, "changed", started, name="interrupted change of %s" % left.name, detail=said)
+            self._done(spec, "changed", started, name=name, detail=said)
 
     def _facts_hold(self, section: Dict[str, Any]) -> bool:
         """A plan is only good for the facts it was built on."""
+        self.unsure = ""
         if not section["probes"]:
             return True
         if self.check and self.changed:
-            return True  # nothing was really changed; the overlay answers for what would be
+            # Nothing was really changed. What would be planned on what would be there then, nobody knows.
+            looked_at = [place for question in section["probes"] for place in places(question)]
+            self.unsure = next(filter(None, map(self.world.disturbed, looked_at)), "")
+            return True
         built_on: str = section["facts"]
         return facts_digest([probe(self.world, question) for question in section["probes"]]) == built_on
 
@@ -127,6 +137,8 @@ class Run:
         self.wire.note("start", id=spec["id"])
         try:
             verdict = kind.check()
+            if not verdict.changes and self.unsure:
+                raise Unknown(self.unsure)
             if not verdict.changes:
                 self._done(spec, "ok", started, detail=verdict.detail)
             elif self.check:
@@ -140,6 +152,10 @@ class Run:
             self._predict_unknown(kind)
             self._done(spec, "unknown", started, detail="after " + unknown.after)
         except Refused as refused:
+            if self.unsure:
+                self.changed.add(spec["id"])
+                self._done(spec, "unknown", started, detail="after " + self.unsure)
+                return
             self._fail(spec, started, refused.message, refused.remedy, refused.passing)
         except Detached:
             raise Stop from None

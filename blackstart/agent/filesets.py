@@ -100,7 +100,8 @@ def unfinished(context: Context) -> Iterator["Tuple[FileSet, str]"]:
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         path = os.path.join(folder, name)
         if name.startswith("."):
-            os.unlink(path)  # it died while writing it down: nothing of the set was begun
+            if context.applying:
+                os.unlink(path)  # it died while writing it down: nothing of the set was begun
             continue
         with open(path) as stream:
             yield FileSet(json.load(stream), context), path

@@ -18,6 +18,16 @@ def probe(world: World, question: Dict[str, Any]) -> Any:
     return KINDS[question["probe"]](world, question)
 
 
+def places(question: Dict[str, Any]) -> List[str]:
+    """The paths at or below which a question looks: of a pattern, the folder before its first wildcard."""
+    found = []
+    for field in ("path", "pattern", "root", "listed", "record"):
+        path = question.get(field) or ""
+        wildcard = min((path.index(mark) for mark in "*?[" if mark in path), default=None)
+        found.append(path if wildcard is None else os.path.dirname(path[:wildcard]))
+    return [path for path in found if path]
+
+
 def _file(world: World, question: Dict[str, Any]) -> Any:
     """{text, sha256} of a file; None where there is none."""
     content = world.read(question["path"])

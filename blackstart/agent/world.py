@@ -140,7 +140,9 @@ class World:
 
     def below(self, path: str) -> Iterator[Tuple[str, Entry]]:
         """Everything below a directory, links not followed. Raises Unknown where a part of it is not known."""
-        here = self.real_path(path)
+        here, found = self._resolve(path, True)
+        if found.kind == "unknown":
+            raise Unknown(found.after)
         names: Set[str] = set()
         if not self._empty and here not in self._fresh:
             names.update(os.listdir(here))
@@ -154,6 +156,18 @@ class World:
                 yield place, entry
             if entry.kind == "directory":
                 yield from self.below(place)
+
+    def disturbed(self, path: str) -> str:
+        """Check mode: whose work makes a place, or one below it, read otherwise than it did; "" where nobody's does."""
+        if not self._overlay:
+            return ""
+        here, found = self._resolve(path, True)
+        if found.kind == "unknown":
+            return found.after
+        disturbing = [
+            entry for place, entry in self._overlay.items() if (place + "/").startswith(here.rstrip("/") + "/")
+        ]
+        return next((entry.after or "an earlier change" for entry in disturbing), "")
 
     def exists(self, path: str) -> bool:
         entry = self.entry(path)

@@ -50,15 +50,15 @@ def state(variables: Variables, answers: Facts) -> State:
     patches = variables.chosen()
     restart = f"restart {variables.server_unit}"
     handlers = {restart: Restart(variables.server_unit)}
+    gate_program = resources.file(PATCH_GATE, Path(gate.__file__).read_text(), mode="0755")
     installed = facts.read(answers, patches)
     missing = [patch.distribution for patch in patches if patch.distribution not in installed]
     if missing:
         problem = f"{missing[0]} is not installed in {variables.ml_env_link}"
         waiting = resources.undecided(PATCHES, after="the environment", problem=problem, remedy="inv up --tags ml_env")
-        return State([waiting], handlers)
+        return State([gate_program, waiting], handlers)
     planned = plan_each(patches, installed, plan_apply)
     require_no_drift(planned)
-    gate_program = resources.file(PATCH_GATE, Path(gate.__file__).read_text(), mode="0755")
     return State([gate_program, fileset(planned, variables.environment(), notify=(restart,))], handlers)
 
 

@@ -1,4 +1,4 @@
-"""Debian packages that some hosts need and this machine may lack: fetched by its own apt, kept, never installed here."""
+"""Debian packages that some hosts need and this machine may lack: fetched by its apt, kept, never installed here."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def _cache() -> Path:
-    return Path(os.environ.get("BLACKSTART_CACHE") or Path.home() / ".cache" / "blackstart") / "debs"
+def cache(name: str) -> Path:
+    """A folder for what is fetched once."""
+    return Path(os.environ.get("BLACKSTART_CACHE") or Path.home() / ".cache" / "blackstart") / name
 
 
 def fetch(names: Iterable[str]) -> list[Path]:
     """The packages' files, from the cache where they are there."""
     found = []
     for name in names:
-        folder = _cache() / name
+        folder = cache("debs") / name
         folder.mkdir(parents=True, exist_ok=True)
         if not list(folder.glob("*.deb")):
             options = ["-o", "APT::Sandbox::User=root"]

@@ -15,7 +15,7 @@ CHANGING = {
     "os.utime", "shutil.rmtree", "subprocess.Popen",
 }  # fmt: skip
 
-with open("/run/die-at") as wish:
+with open("/run/die-at") as wish:  # noqa: PTH123  pathlib would be imported into every agent
     die_at = int(wish.read())
 log = os.open("/run/calls", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
 calls = 0

@@ -36,9 +36,14 @@ def broken_promises(
             promises.append(f"{' '.join(key)}: changed, the check said {said}")
         elif exact and state in SAME and said != SAME[state]:
             promises.append(f"{' '.join(key)}: {state}, the check said {said}")
-    if any(report.failed for report in ran) and not any(report.failed for report in checked):
-        excused = "unknown" in foreseen.values() and not exact
-        whys = [report.error or report.failure for report in ran if report.failed]
-        if not excused:
-            promises.append(f"failed, which the check did not foresee: {whys}")
-    return promises
+    failures = [failure for report in ran if (failure := _failure(report))]
+    excused = any(map(_failure, checked)) or ("unknown" in foreseen.values() and not exact)
+    return promises if excused else promises + [f"failed unforeseen: {failure}" for failure in failures]
+
+
+def _failure(report: MachineReport) -> str:
+    """What ended a run, verifications left out: a check makes none."""
+    if report.error:
+        return str(report.error)
+    failure = report.failure
+    return f"{failure.name}: {failure.detail}" if failure and not failure.verify else ""

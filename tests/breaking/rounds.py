@@ -92,7 +92,7 @@ def play(hosts: Hosts, undisturbed: Undisturbed, disturb: Disturb) -> Outcome:
 
 
 def hold_to_account(host: Host, undisturbed: Undisturbed, outcome: Outcome) -> None:
-    """After a disturbed run: nothing is between old and new, and the next run leads to where an undisturbed one does."""
+    """After a disturbed run: nothing is between old and new, and the next run ends where an undisturbed one does."""
     _require_old_or_new(host, undisturbed, outcome)
     outcome.half_done = temporaries(host)
     _mend(host, undisturbed, outcome)

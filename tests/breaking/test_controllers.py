@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import signal
 import subprocess
@@ -62,7 +63,7 @@ def test_of_two_at_once_one_works_and_the_other_is_told(
         seen = {name: sessions(host) for name, host in fleet_of_hosts.items()}
         both = [start(inventory, gate), start(inventory, gate)]
         for name, host in fleet_of_hosts.items():
-            wait_for(lambda host=host, name=name: is_decided(host, gate, seen[name]), f"{name} decided")  # type: ignore[misc]
+            wait_for(functools.partial(is_decided, host, gate, seen[name]), f"{name} decided")
         for host in fleet_of_hosts.values():
             gated.open_gate(host, gate)
         told = [by_name(controllers.finish(controller)) for controller in both]

@@ -237,7 +237,8 @@ def test_a_login_shell_of_any_kind(host: Host, shell: str) -> None:
 def test_an_odd_locale(hosts: Hosts, host: Host, undisturbed: Undisturbed) -> None:
     """Turkish capitals, a locale that is not there, and one without UTF-8: none reaches the agent."""
     host.path("/root/.bashrc").write_text(
-        "export LANG=tr_TR.UTF-8 LC_ALL=xx_YY.KOI8-R LANGUAGE=de PYTHONIOENCODING=utf-16 PYTHONUTF8=0 POSIXLY_CORRECT=1\n"
+        "export LANG=tr_TR.UTF-8 LC_ALL=xx_YY.KOI8-R LANGUAGE=de\n"
+        "export PYTHONIOENCODING=utf-16 PYTHONUTF8=0 POSIXLY_CORRECT=1\n"
     )
     report = fleets.converge(host, rich.ROLE)
     assert not report.failed, fleets.why(report)

@@ -23,7 +23,7 @@ from .hosts import Host, Hosts, send, wait_for
 # Quotes, a backslash and letters beyond ASCII: whatever is written down of it, is written down in some quoting.
 SECRET = "hunter2\"'\\ü$zwölf%s"
 OLD_SECRET = "an older one, also secret"
-"""What a file that is said to be secret holds before: the controller does not know it, so only hiding it whole helps."""
+"""What a file that is said to be secret holds before: the controller does not know it, so it is hidden whole."""
 
 
 def spellings(secret: str) -> set[bytes]:

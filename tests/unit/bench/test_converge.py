@@ -206,8 +206,11 @@ def test_an_impossible_number_of_hosts_is_refused(work, count):
 
 def test_a_pid_that_became_another_programs_is_no_host(work):
     work.logs.mkdir(parents=True)
-    (work.logs / "h01.pid").write_text(str(os.getpid()))
+    started = hosts._started_at(os.getpid())
+    (work.logs / "h01.pid").write_text(f"{os.getpid()} {started}")
     one = hosts.Hosts(work, 1)
+    assert one.running("h01") == os.getpid()
+    (work.logs / "h01.pid").write_text(f"{os.getpid()} {started - 1}")
     assert one.running("h01") is None
     with pytest.raises(hosts.HostsError, match="h01 does not run"):
         one.pids()
@@ -314,6 +317,23 @@ def test_the_page_shows_what_was_measured_and_how_to_repeat_it():
     assert "| no-op, one host, over the floor | at most 1.3 x | 1.25 | yes |" in page
     assert "### No-op, 1 host\n" in page and "### No-op, 32 hosts\n" in page
     assert "not measured" in page
+    assert "other work beside" not in page
+
+
+def test_the_page_says_where_other_work_disturbed_it():
+    machine = dict.fromkeys(("date", "processors", "memory", "system", "python", "libraries"), "unknown")
+    found = Results(machine, "command")
+    found.add(NOOP, sample(other_load=1.0))
+    found.add(NOOP._replace(mode="check"), sample(other_load=1.0))
+    found.add(NOOP._replace(mode="check"), sample())
+    assert "**1 of these 2 runs had other work beside them" in report.document(found)
+
+
+def test_a_command_that_fails_is_not_measured(tmp_path):
+    quick = measure.run_alone([sys.executable, "-c", "pass"], tmp_path, 0)
+    assert quick.wall_s > 0 and quick.peak_rss_mb > 1
+    with pytest.raises(measure.MeasureError, match="ended with 3"):
+        measure.run_alone([sys.executable, "-c", "raise SystemExit(3)"], tmp_path, 0)
 
 
 # the way to a far host

@@ -39,9 +39,9 @@ def folder(machine, wish):
 
 
 def kill(machine, wish):
-    """Kill a job with all it started, and see that it is dead."""
-    for pid in wait_for(lambda: living(machine, wish), "the job's processes"):
-        os.kill(pid, signal.SIGKILL)
+    """Kill a job with all it started at one blow, lest the wrapper tell how the program died, and see it dead."""
+    pid = next(iter(wait_for(lambda: living(machine, wish), "the job's processes")))
+    os.killpg(os.getpgid(pid), signal.SIGKILL)
     wait_for(lambda: not living(machine, wish), "the job's death")
 
 
@@ -184,12 +184,14 @@ def test_a_controller_that_goes_leaves_the_job_running_and_the_next_one_attaches
     assert not thread.is_alive(), "the agent waits for a controller that is gone"
     listening.__exit__()
     assert not (machine.root / "after").exists(), "more was done for nobody"
-    opener = threading.Thread(target=gate.open)
-    opener.start()
-    assert machine.apply(gate.wish) == ["changed"]
-    opener.join()
+    thread, wire, listening = apply_in_background(machine, gate.wish)
+    wait_for(lambda: any(event.get("line") == "begun" for event in wire.events()), "the second one to attach")
+    gate.open()
+    thread.join(20)
+    listening.__exit__()
+    assert [event["state"] for event in wire.events() if event["e"] == "done"] == ["changed", "changed"]
+    assert [event["line"] for event in wire.events() if event["e"] == "output"] == ["begun", "got 0"]
     assert gate.runs() == 1
-    assert said(machine) == ["begun", "got 0"]
 
 
 def test_work_that_ended_while_nobody_looked_is_not_repeated(machine, gate):
