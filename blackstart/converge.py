@@ -57,12 +57,16 @@ class Fleet:
         roles: Sequence[Role[Any]],
         entrance: Entrance[Any],
         listener: Listener,
+        *,
+        bare: bool = True,
     ) -> None:
+        """`bare`: a machine that is reached by itself and holds no others carries the roles; a local one always does."""
         self.inventory = inventory
         self.defaults = defaults
         self.roles = roles
         self.entrance = entrance
         self.listener = listener
+        self.bare = bare
         self.pause_s = 1.0
         self._transports: dict[str, Transport] = {}
 
@@ -95,9 +99,10 @@ class Fleet:
             known_hosts=machine.get("known_hosts"),
         )
 
-    def holds_others(self, machine: Machine) -> bool:
-        """Whether machines are reached through this one; where none is, it carries the roles itself."""
-        return any(other.through == machine.name for other in self.inventory.machines.values())
+    def carries_roles(self, machine: Machine) -> bool:
+        """Whether a machine that is reached by itself gets the roles, or only holds those that do."""
+        holds_others = any(other.through == machine.name for other in self.inventory.machines.values())
+        return not holds_others and (self.bare or bool(machine.get("local")))
 
     def session(self, machine: Machine, *, installs: bool = True) -> Session:
         login = self.inventory.machines[machine.through] if machine.through else machine

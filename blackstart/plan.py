@@ -68,6 +68,7 @@ class Section:
             "role": self.role,
             "probes": list(self.probes),
             "facts": self.digest,
+            "handlers": list(self.state.handlers),
             "resources": [item.to_wire(f"{prefix}{n}") for n, item in enumerate(self.state.resources)],
             "verify": [item.to_wire(f"{prefix}v{n}") for n, item in enumerate(self.state.verify)],
         }

@@ -54,7 +54,7 @@ class Tree:
         self.connecting: Future[None] | None = None
         described = inner or [one for one in fleet.inventory.machines.values() if one.through == outer.name]
         on_outer = [(role, machine) for machine in described for role in roles if role.on_host]
-        if not fleet.holds_others(outer):
+        if fleet.carries_roles(outer):
             on_outer += [(role, outer) for role in roles if not role.on_host]
         self.outer = self._target(outer, on_outer)
         self.inner = [

@@ -35,4 +35,5 @@ def open_fleet(door: Door) -> Fleet:
     from blackstart.converge import Fleet
 
     roles, entrance = in_order()
-    return Fleet(door.inventory, door.defaults, roles, entrance, door.console)
+    # A Proxmox host without a container is no engine: the environment must not land on the host itself.
+    return Fleet(door.inventory, door.defaults, roles, entrance, door.console, bare=False)

@@ -60,6 +60,7 @@ class Run:
         self.changed: Set[str] = set()
         self.current = ""
         self.unsure = ""  # check mode: after what the section at hand would be planned anew, maybe otherwise
+        self.maybe_notified: Dict[str, str] = {}  # handlers of such sections: after what
 
     def say(self, line: str) -> None:
         self.wire.emit("output", id=self.current, line=line[:500])
@@ -117,6 +118,8 @@ class Run:
             # Nothing was really changed. What would be planned on what would be there then, nobody knows.
             looked_at = [place for question in section["probes"] for place in places(question)]
             self.unsure = next(filter(None, map(self.world.disturbed, looked_at)), "")
+            if self.unsure:
+                self.maybe_notified.update(dict.fromkeys(section["handlers"], self.unsure))
             return True
         built_on: str = section["facts"]
         return facts_digest([probe(self.world, question) for question in section["probes"]]) == built_on
@@ -235,13 +238,15 @@ class Run:
             for spec in section["resources"]:
                 if spec["id"] in self.changed:
                     notified += [name for name in spec.get("notify", []) if name not in notified]
-        for name in notified:
+        for name in [*notified, *(name for name in self.maybe_notified if name not in notified)]:
             unit = self.plan["handlers"].get(name, owed.get(name, {}).get("handler", {}))["unit"]
             present: Optional[str] = None if self.world.is_empty else units.invocation(unit)
             if present is None or (name in owed and present != owed[name]["run"]):
                 continue
-            state = "change" if self.plan["restart"] else "pending"
-            self.wire.emit("done", id="handler:" + name, name=name, state=state, seconds=0)
+            state, detail = "change" if self.plan["restart"] else "pending", ""
+            if name not in notified:
+                state, detail = "unknown", "after " + self.maybe_notified[name]
+            self.wire.emit("done", id="handler:" + name, name=name, state=state, detail=detail, seconds=0)
 
     # verifications
 

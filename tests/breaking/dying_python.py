@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+from typing import Any
 
 CHANGING = {
     "os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.truncate",
@@ -21,13 +22,13 @@ log = os.open("/run/calls", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
 calls = 0
 
 
-def changes(event, arguments):
+def changes(event: str, arguments: "tuple[Any, ...]") -> bool:
     if event == "open":
         return bool((arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
     return event in CHANGING
 
 
-def hook(event, arguments):
+def hook(event: str, arguments: "tuple[Any, ...]") -> None:
     global calls
     if not changes(event, arguments):
         return

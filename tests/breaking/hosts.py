@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PORT = 4023
 START_S = 30.0
 CONDITION_S = 30.0
 MOST = 250
@@ -52,9 +51,10 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = CONDITIO
 
 @dataclass(frozen=True)
 class Keys:
-    """One key pair to log in with and one that all hosts show; made once a session."""
+    """One key pair to log in with and one that all hosts show, and the port that all listen on; made once a session."""
 
     folder: Path
+    port: int
 
     @property
     def login(self) -> Path:
@@ -68,7 +68,7 @@ class Keys:
         for name in ("login_key", "host_key"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)], check=True)
         public = " ".join((self.folder / "host_key.pub").read_text().split()[:2])
-        hosts = [f"[127.0.2.{number}]:{PORT} {public}\n" for number in range(1, MOST + 1)]
+        hosts = [f"[127.0.2.{number}]:{self.port} {public}\n" for number in range(1, MOST + 1)]
         self.known_hosts.write_text("".join(hosts))
 
 
@@ -77,13 +77,13 @@ class Host:
 
     def __init__(self, number: int, folder: Path, layer: Path, keys: Keys) -> None:
         self.address = f"127.0.2.{number}"
-        self.port = PORT
+        self.port = keys.port
         self.keys = keys
         self.layer = layer
         self._folder = folder
         folder.mkdir()
         argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
-        argv += [str(HERE / "host.sh"), str(folder), str(layer), str(keys.folder), self.address, str(PORT)]
+        argv += [str(HERE / "host.sh"), str(folder), str(layer), str(keys.folder), self.address, str(self.port)]
         self._said = (folder.parent / f"{folder.name}.log").open("w+b")
         self._process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said, start_new_session=True
@@ -100,11 +100,11 @@ class Host:
                 self._said.seek(0)
                 raise HostsError(f"a host ended while it started: {self._said.read().decode()}")
             with contextlib.suppress(ConnectionRefusedError):
-                socket.create_connection((self.address, PORT), timeout=5).close()
+                socket.create_connection((self.address, self.port), timeout=5).close()
                 return True
             return False
 
-        wait_for(answers, f"sshd on {self.address}:{PORT}", START_S)
+        wait_for(answers, f"sshd on {self.address}:{self.port}", START_S)
 
     def stop(self) -> None:
         """Kill everything in it."""
@@ -203,6 +203,13 @@ def send(number: signal.Signals, pids: Iterable[int]) -> None:
             os.kill(pid, number)
 
 
+def _free_port() -> int:
+    """One of this session's own, so that two sessions at once do not meet."""
+    with socket.create_server(("127.0.2.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
 class Hosts:
     """Makes hosts, each with a number of its own; all of them end with this."""
 
@@ -217,7 +224,7 @@ class Hosts:
                 f"{', '.join(lacking)} is missing: apt-get install openssh-server openssh-client util-linux"
             )
         self.folder = folder
-        self.keys = Keys(folder / "keys")
+        self.keys = Keys(folder / "keys", _free_port())
         self.keys.folder.mkdir()
         self.keys.make()
         self._numbers = itertools.cycle(range(1, MOST))

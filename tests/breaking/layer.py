@@ -4,7 +4,6 @@ systemctl and systemd-run (nothing is booted here), and the state in which the r
 
 from __future__ import annotations
 
-import hashlib
 import io
 import re
 import subprocess
@@ -148,9 +147,7 @@ def _deb(writer: _Layer, name: str, depends: str, files: dict[str, str], control
     place.parent.mkdir(parents=True, exist_ok=True)
     argv = ["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", str(staged.folder), str(place)]
     subprocess.run(argv, check=True, capture_output=True)
-    content = place.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
-    return described + f"Filename: ./{place.name}\nSize: {len(content)}\nSHA256: {digest}\n"
+    return debs.paragraph(place, place.name)
 
 
 def tool_archive() -> bytes:

@@ -14,6 +14,7 @@ from typing import Literal
 Direction = Literal["to the machine", "to the controller"]
 Manner = Literal["reset", "end", "stall"]
 DIRECTIONS: tuple[Direction, Direction] = ("to the machine", "to the controller")
+BROKEN: tuple[Manner, Manner] = ("reset", "end")
 BLOCK = 16384
 
 

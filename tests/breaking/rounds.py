@@ -1,4 +1,4 @@
-"""One round of breaking: disturb a run of the rich role on a new host, run again, and hold the end to account."""
+"""One round of breaking: disturb a run on a new host, run again, and hold the end to account."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from blackstart.plan import Role
 from blackstart.report import MachineReport
 
 from . import fleets, rich
@@ -39,8 +41,8 @@ STATE = "/var/lib/blackstart"
 class Undisturbed:
     """What a run that nothing disturbs takes and leads to."""
 
+    role: Role[Any]
     layer: Path
-    booted: bool
     settled: Settled
     old: dict[str, Entry]
     new: dict[str, Entry]
@@ -48,16 +50,16 @@ class Undisturbed:
     """Each resource's share of the run, in its order."""
 
     @classmethod
-    def watch(cls, hosts: Hosts, layer: Path, booted: bool) -> Undisturbed:
+    def watch(cls, hosts: Hosts, layer: Path, role: Role[Any] = rich.ROLE) -> Undisturbed:
         with hosts.one(layer) as host:
             old = {path: entry(host.path(path)) for path in WRITTEN_AT_ONCE}
-            report = fleets.converge(host, rich.ROLE)
+            report = fleets.converge(host, role)
             assert not report.failed, fleets.why(report)
-            again = fleets.converge(host, rich.ROLE)
+            again = fleets.converge(host, role)
             assert set(fleets.states(again).values()) == {"ok"}, fleets.states(again)
             return cls(
+                role,
                 layer,
-                booted,
                 Settled(host),
                 old,
                 {path: entry(host.path(path)) for path in WRITTEN_AT_ONCE},
@@ -111,7 +113,7 @@ def _require_old_or_new(host: Host, undisturbed: Undisturbed, outcome: Outcome) 
 
 
 def _mend(host: Host, undisturbed: Undisturbed, outcome: Outcome) -> None:
-    report = fleets.converge(host, rich.ROLE)
+    report = fleets.converge(host, undisturbed.role)
     if report.failed:
         outcome.problems.append(f"the next run failed: {fleets.why(report)}")
         return
@@ -126,7 +128,7 @@ def _mend(host: Host, undisturbed: Undisturbed, outcome: Outcome) -> None:
     owed = host.path(f"{STATE}/owed.json")
     if owed.exists() and json.loads(owed.read_bytes()):
         outcome.problems.append(f"still owed: {owed.read_text()}")
-    again = fleets.converge(host, rich.ROLE, check=True)
+    again = fleets.converge(host, undisturbed.role, check=True)
     outcome.problems += [
         f"not settled: {name} {state}" for name, state in fleets.states(again).items() if state != "ok"
     ]

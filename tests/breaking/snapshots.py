@@ -16,7 +16,8 @@ Entry = tuple[str, ...]
 # What two runs to the same end differ in by their nature: times, process numbers, unused caches, logs.
 OF_ITS_TIME = re.compile(
     r"/var/log/|/var/cache/|/var/lib/apt/|/var/lib/dpkg/(status-old|lock|triggers/Lock|available)"
-    r"|/etc/(passwd|group|shadow|gshadow)-$|/etc/\.pwd\.lock"
+    # The backups of shadow's tools, and the locks that they leave when killed and never look at again.
+    r"|/etc/(passwd|group|shadow|gshadow)(-|\.\d+)$|/etc/\.pwd\.lock"
     r"|/var/lib/stand-in-systemd/.*/invocation$|/root/\."
     r"|/var/lib/blackstart(/lock|/journal\.jsonl|/owed\.json|/intents)?$"
     r"|/var/lib/blackstart/(replaced(/|$)|jobs/[^/]*/(log|process)$)"

@@ -16,7 +16,7 @@ from blackstart.ssh import CONNECT_TIMEOUT_S
 from . import controllers, rounds
 from .controllers import Ran
 from .hosts import Host, Hosts, wait_for
-from .proxy import DIRECTIONS, Cut, Proxy
+from .proxy import BROKEN, DIRECTIONS, Cut, Manner, Proxy
 from .rounds import Outcome, Undisturbed
 
 AT_ONCE = 3
@@ -26,7 +26,7 @@ IN_TIME_S = SILENCE_S + CONNECT_TIMEOUT_S + 15
 
 @pytest.fixture(scope="module")
 def undisturbed(hosts: Hosts, layer_of: Callable[[bool], Path]) -> Undisturbed:
-    return Undisturbed.watch(hosts, layer_of(True), True)
+    return Undisturbed.watch(hosts, layer_of(True))
 
 
 def near_address(host: Host) -> str:
@@ -85,7 +85,7 @@ def test_the_connection_is_cut(
     cuts = []
     for number in range(count):
         direction = DIRECTIONS[number % 2]
-        manner = "stall" if number % 20 == 7 else rng.choice(("reset", "end"))
+        manner: Manner = "stall" if number % 20 == 7 else rng.choice(BROKEN)
         cuts.append(Cut(direction, rng.randrange(1, proxy.carried[direction]), manner))
     with ThreadPoolExecutor(AT_ONCE) as pool:
         playing = {

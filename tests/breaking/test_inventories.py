@@ -118,12 +118,12 @@ PIECES = (
 )  # fmt: skip
 GARBAGE = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_size=12).map("".join)
 FILE_NAMES = st.sampled_from(("all.yml", "host1.yml", "host1.yaml", "web.yml", "web.txt", ".yml", "é.yml", "x/y.yml"))
-FILES = st.just({}) | st.dictionaries(
+FILES: st.SearchStrategy[dict[tuple[str, str], str]] = st.just({}) | st.dictionaries(
     st.tuples(st.sampled_from(("group_vars", "host_vars")), FILE_NAMES),
     st.one_of(variables().map(lambda data: yaml.safe_dump(data, allow_unicode=True)), GARBAGE),
     max_size=3,
 )
-OVERRIDES = st.just([]) | st.lists(
+OVERRIDES: st.SearchStrategy[list[str]] = st.just([]) | st.lists(
     st.one_of(
         st.tuples(st.sampled_from(VARIABLES), GARBAGE).map("=".join),
         st.sampled_from(("port=22", "address=127.0.0.1", "=", "port", "port=[", "local=true", "port=!!int x")),

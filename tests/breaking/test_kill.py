@@ -8,22 +8,25 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from blackstart import resources
+from blackstart.plan import Role
 from blackstart.report import MachineReport, Record
 
 from . import fleets, rich
 from .hosts import Host, Hosts
-from .layer import DYING_PYTHON
-from .rounds import Disturb, Outcome, Undisturbed, play, told
+from .layer import DYING_PYTHON, PACKAGE
+from .rounds import Disturb, Outcome, Undisturbed, hold_to_account, play, told
 
 AT_ONCE = 3
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["booted", "unbooted"])
 def undisturbed(request: pytest.FixtureRequest, hosts: Hosts, layer_of: Callable[[bool], Path]) -> Undisturbed:
-    return Undisturbed.watch(hosts, layer_of(request.param), request.param)
+    return Undisturbed.watch(hosts, layer_of(request.param))
 
 
 class Striker(fleets.Deaf):
@@ -50,10 +53,10 @@ class Striker(fleets.Deaf):
             self._thread.join()
 
 
-def at_moment(resource: str, delay_s: float, all_at_once: bool) -> Disturb:
+def at_moment(role: Role[Any], resource: str, delay_s: float, all_at_once: bool) -> Disturb:
     def disturb(host: Host) -> tuple[MachineReport, bool]:
         striker = Striker(resource, delay_s, host.kill_all if all_at_once else host.kill_agents)
-        report = fleets.converge(host, rich.ROLE, listener=striker)
+        report = fleets.converge(host, role, listener=striker)
         striker.wait()
         return report, striker.struck and report.error is not None
 
@@ -118,10 +121,46 @@ def test_killed_at_a_random_moment(hosts: Hosts, undisturbed: Undisturbed, rng: 
         resource = rng.choice(list(undisturbed.seconds))
         delay, everything = rng.random() * (undisturbed.seconds[resource] + 0.005), number % 2 == 1
         label = f"{number}: {resource} + {delay:.4f} s{', with all it started' if everything else ''}"
-        rounds[label] = at_moment(resource, delay, everything)
+        rounds[label] = at_moment(undisturbed.role, resource, delay, everything)
     outcomes = play_all(hosts, undisturbed, rounds)
     assert told(outcomes) == []
     assert sum(outcome.struck for outcome in outcomes.values()) >= count * 0.9
+
+
+PROGRAMS: dict[str, Role[Any]] = {
+    "accounts": fleets.role_of(resources.group("richers"), resources.user("rich", group="richers", home="/srv/rich")),
+    "packages": fleets.role_of(resources.packages(PACKAGE)),
+}
+
+
+@pytest.mark.parametrize("what", PROGRAMS)
+@pytest.mark.parametrize("count", [4, pytest.param(40, marks=pytest.mark.soak)])
+def test_a_power_cut_in_the_middle_of_a_program(
+    hosts: Hosts, layer_of: Callable[[bool], Path], rng: random.Random, what: str, count: int
+) -> None:
+    """Programs that are not ours leave half of their own work: what they left is recognised and finished."""
+    undisturbed = Undisturbed.watch(hosts, layer_of(False), PROGRAMS[what])
+    rounds = {}
+    for number in range(count):
+        resource = rng.choice(list(undisturbed.seconds))
+        delay = rng.random() * undisturbed.seconds[resource]
+        rounds[f"{number}: {resource} + {delay:.4f} s"] = at_moment(undisturbed.role, resource, delay, True)
+    outcomes = play_all(hosts, undisturbed, rounds)
+    assert told(outcomes) == []
+
+
+def test_an_account_that_a_killed_program_left_half_made_is_finished(
+    hosts: Hosts, layer_of: Callable[[bool], Path]
+) -> None:
+    """Between /etc/passwd and /etc/shadow there is a moment that random deaths seldom meet."""
+    undisturbed = Undisturbed.watch(hosts, layer_of(False), PROGRAMS["accounts"])
+    with hosts.one(undisturbed.layer) as host:
+        assert not fleets.converge(host, undisturbed.role).failed
+        for file, name in (("shadow", "rich"), ("gshadow", "richers")):
+            host.run("sed", "-i", f"/^{name}:/d", f"/etc/{file}")
+        outcome = Outcome()
+        hold_to_account(host, undisturbed, outcome)
+        assert outcome.problems == []
 
 
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.soak)])
@@ -135,12 +174,13 @@ def test_killed_after_a_resource(hosts: Hosts, undisturbed: Undisturbed, rng: ra
 def test_killed_before_a_call(hosts: Hosts, undisturbed: Undisturbed, rng: random.Random, step: int) -> None:
     """Every place between two calls that change the machine; a host without systemd differs in its jobs only."""
     calls = calls_of_a_run(hosts, undisturbed)
-    numbers = [n for n, call in enumerate(calls, 1) if undisturbed.booted or "/jobs/" in " ".join(call)]
+    booted = undisturbed.layer.joinpath("etc/breaking-booted").exists()
+    numbers = [n for n, call in enumerate(calls, 1) if booted or "/jobs/" in " ".join(call)]
     chosen = numbers[rng.randrange(step) :: step]
     rounds = {f"{n}: {' '.join(calls[n - 1])}": before_call(n) for n in chosen}
     outcomes = play_all(hosts, undisturbed, rounds)
     assert told(outcomes) == []
     assert all(outcome.struck for outcome in outcomes.values())
-    if step == 1 and undisturbed.booted:
+    if step == 1 and booted:
         assert any(outcome.half_done for outcome in outcomes.values())
         assert any(outcome.completed_sets for outcome in outcomes.values())

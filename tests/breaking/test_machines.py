@@ -28,7 +28,7 @@ def host(hosts: Hosts, layer_of: Callable[[bool], Path]) -> Iterator[Host]:
 
 @pytest.fixture(scope="module")
 def undisturbed(hosts: Hosts, layer_of: Callable[[bool], Path]) -> Undisturbed:
-    return Undisturbed.watch(hosts, layer_of(False), False)
+    return Undisturbed.watch(hosts, layer_of(False))
 
 
 def mount(host: Host, place: str, *options: str) -> None:

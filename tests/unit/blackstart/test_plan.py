@@ -15,6 +15,7 @@ def test_a_section_carries_its_probes_and_the_digest_of_the_facts_it_was_built_o
         "role": "web",
         "probes": [{"probe": "glob", "pattern": "/x"}],
         "facts": "digest",
+        "handlers": [],
         "resources": [],
         "verify": [],
     }
