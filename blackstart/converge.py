@@ -60,7 +60,7 @@ class Fleet:
         *,
         bare: bool = True,
     ) -> None:
-        """`bare`: a machine that is reached by itself and holds no others carries the roles; a local one always does."""
+        """`bare`: a machine reached by itself that holds no others carries the roles; a local one always does."""
         self.inventory = inventory
         self.defaults = defaults
         self.roles = roles
