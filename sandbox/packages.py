@@ -27,10 +27,6 @@ SUITE = "bookworm"
 GUEST = ("systemd", "systemd-sysv", "dbus", "iproute2", "procps", "python3", "ca-certificates", "zstd")
 HOST = ("lxc", "openssh-server")
 
-_FALLBACK = (
-    "deb http://mirror.invalid/debian bookworm main",
-    "deb http://mirror.invalid/debian-security bookworm-security main",
-)
 _HANDED_ON = ("Acquire::http", "Acquire::https", "Acquire::Check-", "Acquire::Retries", "Acquire::ForceIPv")
 
 
@@ -69,13 +65,19 @@ def _update(line: Callable[[str], None]) -> None:
 
 
 def sources() -> list[str]:
-    """The machine's own Debian 12 mirrors as one-line sources; Debian's where it names none."""
+    """The machine's own Debian 12 mirrors as one-line sources.
+
+    Raises:
+        SandboxError: apt names none.
+    """
     found = sources_from(_index_targets())
     if not found:
         # Before the first update apt knows the names of its sources, but not whose they are.
         _update(lambda _: None)
         found = sources_from(_index_targets())
-    return found or list(_FALLBACK)
+    if not found:
+        raise SandboxError("apt names no mirror of Debian 12", "add one to /etc/apt/sources.list, then apt-get update")
+    return found
 
 
 def _index_targets() -> str:

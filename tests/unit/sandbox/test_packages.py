@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandbox import packages
+from sandbox.errors import SandboxError
 
 TARGETS = """\
 Debian bookworm http://mirror.example/debian/ main
@@ -42,11 +43,12 @@ def test_before_the_first_update_no_source_is_known_as_debians() -> None:
     assert packages.sources_from("") == []
 
 
-def test_without_debian_12_on_the_machine_debians_own_mirror_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_mirror_of_debian_12_the_machine_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "_index_targets", lambda: "Ubuntu jammy http://archive.example/ubuntu main\n")
     updates: list[bool] = []
     monkeypatch.setattr(packages, "_update", lambda line: updates.append(True))
-    assert packages.sources()[0] == "deb http://mirror.invalid/debian bookworm main"
+    with pytest.raises(SandboxError, match="no mirror of Debian 12"):
+        packages.sources()
     assert updates == [True]
 
 

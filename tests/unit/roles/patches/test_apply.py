@@ -116,7 +116,7 @@ def test_a_patch_whose_template_changed_is_renewed_from_stock(source: Path, tmp_
 
 
 def test_a_reinstall_that_wipes_a_patch_is_seen(source: Path, gate: Patch) -> None:
-    """failures.json: patches inside site-packages vanish on reinstall."""
+    """Reported by users: patches inside site-packages vanish on reinstall."""
     apply(source, [gate])
     stock.install(source)
     said = status(source, [gate])["patches"][0]
@@ -269,7 +269,7 @@ def test_a_syntax_error_beside_is_no_matter_and_in_the_file_is_drift(source: Pat
 
 
 def test_a_drift_is_never_silence(source: Path, gate: Patch) -> None:
-    """failures.json: a patch that prints "marker not found - skipping" and exits 0."""
+    """Reported by users: a patch that prints "marker not found - skipping" and exits 0."""
     (source / GATE_PATH).write_text(GATE.replace("major < 9", "major < 9 or major == 12"), encoding="utf-8")
     (outcome,) = apply(source, [gate]).outcomes
     assert outcome.state == "drifted" and outcome.file == GATE_PATH and "line 7" in outcome.detail

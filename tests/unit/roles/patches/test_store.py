@@ -231,7 +231,7 @@ def test_nothing_to_do_writes_nothing_at_all(source: Path, gate: Patch) -> None:
 
 
 def test_stale_bytecode_goes_and_other_bytecode_stays(source: Path, gate: Patch) -> None:
-    """failures.json: a patched file beside bytecode of the old one."""
+    """Reported by users: a patched file beside bytecode of the old one."""
     file = source / stock.GATE_PATH
     cache = file.parent / "__pycache__"
     cache.mkdir()

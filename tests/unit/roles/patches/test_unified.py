@@ -172,7 +172,7 @@ def test_what_difflib_makes_goes_there_and_back(
 
 
 def test_a_diff_that_also_changes_tests_is_refused_until_it_is_said_what_to_take(tmp_path: Path) -> None:
-    """failures.json: only some files of a pull request are needed."""
+    """Reported by users: only some files of a pull request are needed."""
     diff = _diff({PATH: (OLD, NEW), OTHER: (OLD, NEW)}) + "--- a/test/t.py\n+++ b/test/t.py\n@@ -1 +1 @@\n-a\n+b\n"
     with pytest.raises(InputError, match="files outside sglang/") as caught:
         decide(_patch(tmp_path, diff), _tree(one=OLD))
