@@ -308,7 +308,8 @@ class Lines(PathKind):
     def apply(self) -> None:
         with held_place(self.world, self.path) as (folder, name):
             before = folder.read(name)
-            keep = None if before is None or self.spec.get("keep_attributes") is False else folder.lstat(name)
+            # Without a mode they are the file system's, which refuses to be told (/etc/pve does).
+            keep = None if before is None or self.mode() is None else folder.lstat(name)
             mode = keep.st_mode & 0o7777 if keep else self.mode()
             ids = (keep.st_uid, keep.st_gid) if keep else None
             replace_file(self, folder, name, self._completed(before), mode, ids)

@@ -13,6 +13,7 @@ LOCK_WAIT_S = 60
 # apt's own words for a lock that is held and for a mirror or a name server that is ill.
 PASSING = re.compile(
     r"Could not get lock|Unable to acquire the dpkg frontend lock|is another process using it"
+    r"|locked by another process"
     r"|\b50[0234] +\w|Temporary failure resolving|Connection (refused|reset|timed out)|Could not connect"
 )
 

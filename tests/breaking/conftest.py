@@ -11,9 +11,35 @@ from pathlib import Path
 import pytest
 
 from . import controllers, layer
+from .figures import Figures
 from .hosts import Hosts, HostsError
 
 SEED = int(os.environ.get("BLACKSTART_SEED", "20251129"))
+FIGURES = Figures(SEED)
+
+Recorder = Callable[[str, str, str], None]
+"""What was done, how often, and what came of it."""
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call" and report.outcome != "skipped":
+        FIGURES.ended(report.nodeid, report.duration, report.passed)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    FIGURES.keep()
+
+
+@pytest.fixture
+def record(request: pytest.FixtureRequest) -> Recorder:
+    """Keeps the figures of a full run; those of a sample are only shown."""
+
+    def keep(what: str, times: str, outcome: str) -> None:
+        print(f"{what}: {times}: {outcome}")
+        if request.node.get_closest_marker("soak"):
+            FIGURES.record(request.node.nodeid, what, times, outcome)
+
+    return keep
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ mkdir "$folder/upper" "$folder/work" "$root"
 cp -a "$layer" "$folder/layer"  # a layer of an overlay may not lie below another one
 mount -t overlay overlay -o "lowerdir=$folder/layer:/,upperdir=$folder/upper,workdir=$folder/work" "$root"
 mount --rbind /dev "$root/dev"
+mount -t tmpfs tmpfs "$root/dev/shm"
 mount -t proc proc "$root/proc"
 mount -t tmpfs tmpfs "$root/tmp"
 chmod 1777 "$root/tmp"

@@ -82,7 +82,18 @@ class Host:
         self.layer = layer
         self._folder = folder
         folder.mkdir()
-        argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
+        # It dies with what made it, even where that is killed.
+        argv = [
+            "setpriv",
+            "--pdeathsig=KILL",
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--propagation",
+            "private",
+        ]
         argv += [str(HERE / "host.sh"), str(folder), str(layer), str(keys.folder), self.address, str(self.port)]
         self._said = (folder.parent / f"{folder.name}.log").open("w+b")
         self._process = subprocess.Popen(
@@ -214,7 +225,7 @@ class Hosts:
     """Makes hosts, each with a number of its own; all of them end with this."""
 
     def __init__(self, folder: Path) -> None:
-        lacking = [name for name in ("unshare", "nsenter", "ssh-keygen") if shutil.which(name) is None]
+        lacking = [name for name in ("unshare", "nsenter", "setpriv", "ssh-keygen") if shutil.which(name) is None]
         if not Path("/usr/sbin/sshd").exists():
             lacking.append("sshd")
         if os.geteuid() != 0:

@@ -75,6 +75,8 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
     half_done: list[str] = field(default_factory=list)
     completed_sets: int = 0
+    seconds: float = 0.0
+    retried: bool = False
 
 
 Disturb = Callable[[Host], tuple[MachineReport, bool]]

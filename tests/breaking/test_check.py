@@ -15,6 +15,7 @@ from blackstart.plan import Role, State
 from blackstart.resources import Replacement, Resource
 
 from . import fleets, rich
+from .conftest import Recorder
 from .hosts import Host, Hosts
 from .layer import DYING_PYTHON, PACKAGE, PACKAGE_USER, tool_archive
 from .predictions import broken_promises
@@ -96,7 +97,7 @@ def test_from_a_bare_machine(hosts: Hosts, layer: Path, role: Role[rich.Variable
 @pytest.mark.parametrize("role", [rich.ROLE, DECLARED], ids=["with programs", "declared only"])
 @pytest.mark.parametrize("count", [5, pytest.param(30, marks=pytest.mark.soak)])
 def test_from_a_half_converged_machine(
-    hosts: Hosts, layer: Path, rng: random.Random, role: Role[rich.Variables], count: int
+    hosts: Hosts, layer: Path, rng: random.Random, record: Recorder, role: Role[rich.Variables], count: int
 ) -> None:
     """A random part of the plan was applied, and random drift came over it."""
     longest = len(role.state(VARIABLES, [{}]).resources)
@@ -120,6 +121,9 @@ def test_from_a_half_converged_machine(
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         broken = list(pool.map(lambda place: play(*place), places))
+    outcome = f"{sum(map(bool, broken))} promises broken"
+    kind = "declared resources only, both lists equal" if role is DECLARED else "every kind of resource"
+    record(f"check, then run, on half-converged and drifted machines: {kind}", f"{count} machines", outcome)
     assert [promise for promises in broken for promise in promises] == []
 
 

@@ -21,6 +21,7 @@ from roles import in_order
 from roles.ml_env import lock as locks
 
 from . import debs, fleets, layer, proxmox
+from .conftest import Recorder
 from .hosts import Host, Hosts
 from .predictions import broken_promises
 from .snapshots import entry, written
@@ -146,7 +147,7 @@ def test_at_the_end_nothing_is_foreseen_and_nothing_done(hosts: Hosts, proxmox_l
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(30, marks=pytest.mark.soak)])
-def test_from_half_way(hosts: Hosts, proxmox_layer: Path, rng: random.Random, count: int) -> None:
+def test_from_half_way(hosts: Hosts, proxmox_layer: Path, rng: random.Random, record: Recorder, count: int) -> None:
     total = len(in_order()[0])
     starts = [
         Start(
@@ -158,4 +159,6 @@ def test_from_half_way(hosts: Hosts, proxmox_layer: Path, rng: random.Random, co
     ]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         broken = list(pool.map(lambda start: play(hosts, proxmox_layer, start), starts))
+    outcome = f"{sum(map(bool, broken))} promises broken"
+    record("check, then run, on half-converged and drifted machines: every role's plan", f"{count} machines", outcome)
     assert [promise for promises in broken for promise in promises] == []

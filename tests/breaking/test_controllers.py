@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from . import controllers, gated
+from .conftest import Recorder
 from .controllers import Ran
 from .hosts import Host, Hosts, send, wait_for
 
@@ -63,7 +64,7 @@ def by_name(ran: Ran) -> dict[str, dict[str, object]]:
 
 @pytest.mark.parametrize("rounds", [4, pytest.param(50, marks=pytest.mark.soak)])
 def test_of_two_at_once_one_works_and_the_other_is_told(
-    fleet_of_hosts: dict[str, Host], inventory: Path, rounds: int
+    fleet_of_hosts: dict[str, Host], inventory: Path, record: Recorder, rounds: int
 ) -> None:
     wins = [0, 0]
     for number in range(rounds):
@@ -90,7 +91,11 @@ def test_of_two_at_once_one_works_and_the_other_is_told(
         assert [controller.returncode for controller in both] == [
             int(any("error" in machine for machine in machines.values())) for machines in told
         ]
-    print(f"{rounds} rounds on {HOSTS} hosts: {wins[0]} to {wins[1]}")
+    record(
+        f"two controllers at once on {HOSTS} hosts",
+        f"{rounds} rounds",
+        f"{sum(wins)} decided, {wins[0]} to {wins[1]}; each loser was told the winner's name, number and time",
+    )
 
 
 def test_a_dead_controllers_lock_lasts_until_its_agent_is_done(

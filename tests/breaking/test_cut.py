@@ -14,6 +14,7 @@ from blackstart.session import SILENCE_S
 from blackstart.ssh import CONNECT_TIMEOUT_S
 
 from . import controllers, rounds
+from .conftest import Recorder
 from .controllers import Ran
 from .hosts import Host, Hosts, wait_for
 from .proxy import BROKEN, DIRECTIONS, Cut, Manner, Proxy
@@ -51,7 +52,7 @@ def play(hosts: Hosts, undisturbed: Undisturbed, cut: Cut, folder: Path) -> Outc
         started = time.monotonic()
         ran = up_through(proxy, host, folder)
         seconds = time.monotonic() - started
-        outcome = Outcome(proxy.was_cut)
+        outcome = Outcome(proxy.was_cut, seconds=seconds, retried=ran.code == 0 and ran.machine["retries"] > 0)
         outcome.problems += judge(ran, undisturbed)
         if seconds > IN_TIME_S:
             outcome.problems.append(f"noticed only after {seconds:.0f} s")
@@ -76,7 +77,7 @@ def judge(ran: Ran, undisturbed: Undisturbed) -> list[str]:
 
 @pytest.mark.parametrize("count", [6, pytest.param(200, marks=pytest.mark.soak)])
 def test_the_connection_is_cut(
-    hosts: Hosts, undisturbed: Undisturbed, rng: random.Random, tmp_path: Path, count: int
+    hosts: Hosts, undisturbed: Undisturbed, rng: random.Random, record: Recorder, tmp_path: Path, count: int
 ) -> None:
     with hosts.one(undisturbed.layer) as host:
         proxy = Proxy(host.address, host.port)
@@ -93,6 +94,15 @@ def test_the_connection_is_cut(
             for number, cut in enumerate(cuts)
         }
         outcomes = {label: future.result() for label, future in playing.items()}
-    print(f"{sum(outcome.struck for outcome in outcomes.values())} of {count} cut")
+    wrong = sum(bool(outcome.problems) for outcome in outcomes.values())
+    stalls = [outcome.seconds for outcome, cut in zip(outcomes.values(), cuts, strict=True) if cut.manner == "stall"]
+    others = [outcome.seconds for outcome, cut in zip(outcomes.values(), cuts, strict=True) if cut.manner != "stall"]
+    retried = sum(outcome.retried for outcome in outcomes.values())
+    waited = f"the controller ended within {max(others):.1f} s, after a stall within {max(stalls or [0]):.0f} s"
+    record(
+        "connection cut at a random byte of either direction",
+        f"{sum(outcome.struck for outcome in outcomes.values())} of {count} cut, {len(stalls)} of them by a stall",
+        f"{wrong} wrong; {waited}; {retried} connected anew by themselves",
+    )
     assert rounds.told(outcomes) == []
     assert all(outcome.struck for outcome in outcomes.values())

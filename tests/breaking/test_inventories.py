@@ -22,7 +22,7 @@ from blackstart.paths import ROLES
 from blackstart.variables import read_defaults, resolve
 from roles import in_order
 
-from .conftest import SEED
+from .conftest import SEED, Recorder
 
 DEFAULTS = read_defaults(ROLES)
 VARIABLES = sorted({*DEFAULTS, *CONNECTION_VARIABLES})
@@ -166,7 +166,7 @@ def is_placed(error: InputError) -> bool:
 
 
 @pytest.mark.parametrize("count", [150, pytest.param(2000, marks=pytest.mark.soak)])
-def test_a_random_inventory_is_valid_or_its_error_has_a_place(place: Path, count: int) -> None:
+def test_a_random_inventory_is_valid_or_its_error_has_a_place(place: Path, record: Recorder, count: int) -> None:
     print(f"repeat with BLACKSTART_SEED={SEED}")
     tally: Counter[str] = Counter()
 
@@ -193,11 +193,9 @@ def test_a_random_inventory_is_valid_or_its_error_has_a_place(place: Path, count
             assert all(isinstance(name, str) and machine.name == name for name, machine in inventory.machines.items())
 
     holds()
-    print(
-        f"{count} inventories: {tally['valid']} valid, the others refused in {len(tally) - 1} ways, each with a place"
-    )
+    ways = f"{tally['valid']} valid, the others refused in {len(tally) - 1} ways, each with its place"
+    record("random inventories, whole, altered and garbage", str(count), ways)
     assert tally["valid"] >= count // 20, f"the examples are too wild to show anything: {tally}"
-    print(tally)
 
 
 def test_aliases_that_multiply_are_refused_in_time(place: Path) -> None:

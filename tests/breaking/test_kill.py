@@ -17,6 +17,7 @@ from blackstart.plan import Role
 from blackstart.report import MachineReport, Record
 
 from . import fleets, rich
+from .conftest import Recorder
 from .hosts import Host, Hosts
 from .layer import DYING_PYTHON, PACKAGE
 from .rounds import Disturb, Outcome, Undisturbed, play, told
@@ -102,19 +103,36 @@ def calls_of_a_run(hosts: Hosts, undisturbed: Undisturbed) -> list[list[str]]:
         return [json.loads(line) for line in host.path("/run/calls").read_text().splitlines()]
 
 
-def play_all(hosts: Hosts, undisturbed: Undisturbed, rounds: dict[str, Disturb]) -> dict[str, Outcome]:
+def play_all(
+    hosts: Hosts, undisturbed: Undisturbed, rounds: dict[str, Disturb], record: Recorder, what: str
+) -> dict[str, Outcome]:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         playing = {label: pool.submit(play, hosts, undisturbed, disturb) for label, disturb in rounds.items()}
         outcomes = {label: future.result() for label, future in playing.items()}
     struck = sum(outcome.struck for outcome in outcomes.values())
     half_done = sum(bool(outcome.half_done) for outcome in outcomes.values())
     completed = sum(outcome.completed_sets for outcome in outcomes.values())
-    print(f"{len(outcomes)} rounds, {struck} struck, {half_done} left a temporary, {completed} sets completed")
+    wrong = sum(bool(outcome.problems) for outcome in outcomes.values())
+    record(
+        f"agent killed {what}",
+        f"{struck} of {len(outcomes)} struck",
+        f"{wrong} wrong; {half_done} left a temporary that the next run cleared, {completed} a set that it completed",
+    )
     return outcomes
 
 
+def is_booted(undisturbed: Undisturbed) -> bool:
+    return undisturbed.layer.joinpath("etc/breaking-booted").exists()
+
+
+def kind_of(undisturbed: Undisturbed) -> str:
+    return "with systemd" if is_booted(undisturbed) else "without systemd"
+
+
 @pytest.mark.parametrize("count", [8, pytest.param(150, marks=pytest.mark.soak)])
-def test_killed_at_a_random_moment(hosts: Hosts, undisturbed: Undisturbed, rng: random.Random, count: int) -> None:
+def test_killed_at_a_random_moment(
+    hosts: Hosts, undisturbed: Undisturbed, rng: random.Random, record: Recorder, count: int
+) -> None:
     """Moments are spread evenly over the resources, since by time alone nearly all would fall into apt."""
     rounds = {}
     for number in range(count):
@@ -122,7 +140,8 @@ def test_killed_at_a_random_moment(hosts: Hosts, undisturbed: Undisturbed, rng: 
         delay, everything = rng.random() * (undisturbed.seconds[resource] + 0.005), number % 2 == 1
         label = f"{number}: {resource} + {delay:.4f} s{', with all it started' if everything else ''}"
         rounds[label] = at_moment(undisturbed.role, resource, delay, everything)
-    outcomes = play_all(hosts, undisturbed, rounds)
+    what = f"at a random moment, every other time with all it started, {kind_of(undisturbed)}"
+    outcomes = play_all(hosts, undisturbed, rounds, record, what)
     assert told(outcomes) == []
     assert sum(outcome.struck for outcome in outcomes.values()) >= count * 0.9
 
@@ -136,7 +155,7 @@ PROGRAMS: dict[str, Role[Any]] = {
 @pytest.mark.parametrize("what", PROGRAMS)
 @pytest.mark.parametrize("count", [4, pytest.param(40, marks=pytest.mark.soak)])
 def test_a_power_cut_in_the_middle_of_a_program(
-    hosts: Hosts, layer_of: Callable[[bool], Path], rng: random.Random, what: str, count: int
+    hosts: Hosts, layer_of: Callable[[bool], Path], rng: random.Random, record: Recorder, what: str, count: int
 ) -> None:
     """Programs that are not ours leave half of their own work: what they left is recognised and finished."""
     undisturbed = Undisturbed.watch(hosts, layer_of(False), PROGRAMS[what])
@@ -145,7 +164,7 @@ def test_a_power_cut_in_the_middle_of_a_program(
         resource = rng.choice(list(undisturbed.seconds))
         delay = rng.random() * undisturbed.seconds[resource]
         rounds[f"{number}: {resource} + {delay:.4f} s"] = at_moment(undisturbed.role, resource, delay, True)
-    outcomes = play_all(hosts, undisturbed, rounds)
+    outcomes = play_all(hosts, undisturbed, rounds, record, f"with all it started, while it makes {what}")
     assert told(outcomes) == []
 
 
@@ -168,21 +187,27 @@ def test_an_account_that_a_killed_program_left_half_made_is_finished(
 
 
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.soak)])
-def test_killed_after_a_resource(hosts: Hosts, undisturbed: Undisturbed, rng: random.Random, step: int) -> None:
+def test_killed_after_a_resource(
+    hosts: Hosts, undisturbed: Undisturbed, rng: random.Random, record: Recorder, step: int
+) -> None:
     names = list(undisturbed.seconds)[rng.randrange(step) :: step]
-    outcomes = play_all(hosts, undisturbed, {name: after(name) for name in names})
+    rounds = {name: after(name) for name in names}
+    outcomes = play_all(hosts, undisturbed, rounds, record, f"after each resource, {kind_of(undisturbed)}")
     assert told(outcomes) == []
 
 
 @pytest.mark.parametrize("step", [40, pytest.param(1, marks=pytest.mark.soak)])
-def test_killed_before_a_call(hosts: Hosts, undisturbed: Undisturbed, rng: random.Random, step: int) -> None:
+def test_killed_before_a_call(
+    hosts: Hosts, undisturbed: Undisturbed, rng: random.Random, record: Recorder, step: int
+) -> None:
     """Every place between two calls that change the machine; a host without systemd differs in its jobs only."""
     calls = calls_of_a_run(hosts, undisturbed)
-    booted = undisturbed.layer.joinpath("etc/breaking-booted").exists()
+    booted = is_booted(undisturbed)
     numbers = [n for n, call in enumerate(calls, 1) if booted or "/jobs/" in " ".join(call)]
     chosen = numbers[rng.randrange(step) :: step]
     rounds = {f"{n}: {' '.join(calls[n - 1])}": before_call(n) for n in chosen}
-    outcomes = play_all(hosts, undisturbed, rounds)
+    what = f"before each call that changes the machine, {kind_of(undisturbed)}{'' if booted else ', jobs only'}"
+    outcomes = play_all(hosts, undisturbed, rounds, record, what)
     assert told(outcomes) == []
     assert all(outcome.struck for outcome in outcomes.values())
     if step == 1 and booted:

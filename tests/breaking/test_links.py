@@ -16,6 +16,7 @@ from blackstart.converge import Options
 from blackstart.resources import Replacement, Resource
 
 from . import fleets
+from .conftest import Recorder
 from .hosts import Host, Hosts, wait_for
 from .layer import tool_archive
 from .rich import SET_NAME
@@ -164,7 +165,7 @@ RACES = ("file", "new file", "lines", "directory", "new directory", "absent file
 
 @pytest.mark.parametrize("kind", RACES)
 @pytest.mark.parametrize("tries", [4, pytest.param(40, marks=pytest.mark.soak)])
-def test_a_link_that_comes_and_goes_is_never_followed(host: Host, kind: str, tries: int) -> None:
+def test_a_link_that_comes_and_goes_is_never_followed(host: Host, record: Recorder, kind: str, tries: int) -> None:
     """The user swaps a folder and a link for it as fast as can be, while root writes there over and over."""
     before = below(host, TARGET)
     swap = (
@@ -186,5 +187,9 @@ def test_a_link_that_comes_and_goes_is_never_followed(host: Host, kind: str, tri
                 said[fleets.why(report).splitlines()[0]] += 1
                 after = below(host, TARGET)
                 assert after == before, f"try {number}"
-    print(f"{kind}: {tries} runs, {said['nothing']} of them unhindered")
+    record(
+        f"a user swaps folder and link without end while root writes there: {kind}",
+        f"{tries} runs",
+        f"the link was never followed; {tries - said['nothing']} runs were refused",
+    )
     assert not [line for line in said if "fault" in line], said

@@ -83,6 +83,7 @@ def test_what_apt_says_in_the_end_is_the_failure(machine, debian):
     "said",
     [
         "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 7 (apt)",
+        "dpkg: error: dpkg frontend lock was locked by another process with pid 7",
         "E: Failed to fetch http://deb.example.org/x.deb  503  Service Unavailable",
         "Temporary failure resolving 'deb.example.org'",
         "Could not connect to deb.example.org:80 (192.0.2.1). - connect (111: Connection refused)",
