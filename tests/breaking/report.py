@@ -14,7 +14,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 HEAD = """\
 # Reliability: proof by breaking
 What is claimed of the engine is tried on machines that are being broken: hosts made of mount and PID namespaces over
-this machine's own root, each with a real sshd, a real dpkg and real users (`tests/breaking`). Stand-ins answer there for
+this machine's own root, each with a real sshd, a real dpkg and real users (`tests/breaking`). Stand-ins answer for
 systemctl and systemd-run, since nothing is booted, and for pct where the roles' own plans are checked.
 
 These are the figures of the full runs, {date}, {machine}, seed {seed}. To repeat them, as root:
