@@ -57,7 +57,11 @@ class SSHChannel:
             raise self._lost(error) from None
 
     def hang_up(self) -> None:
-        self._channel.close()
+        self._close()
+
+    def _close(self) -> None:
+        with contextlib.suppress(OSError, EOFError):  # the other end is gone already, which is an end too
+            self._channel.close()
 
     def close(self) -> tuple[int, str]:
         self._channel.settimeout(CONNECT_TIMEOUT_S)
@@ -71,7 +75,7 @@ class SSHChannel:
             status = self._channel.recv_exit_status()
         except (OSError, EOFError):
             status, stderr = -1, b""
-        self._channel.close()
+        self._close()
         return status, stderr.decode("utf-8", "replace")
 
 
