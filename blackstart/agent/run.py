@@ -4,7 +4,7 @@ import contextlib
 import os
 import subprocess
 import threading
-from typing import IO, Callable, Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 KEPT_OUTPUT = 256 * 1024
@@ -29,10 +29,11 @@ def run(
     on_line: Optional[Callable[[str], None]] = None,
 ) -> Ran:
     """Run to the end. A program that is not there ends with 127, one that ran past `timeout` seconds with 124."""
+    whole = _whole(stdin) if stdin else subprocess.DEVNULL
     try:
         process = subprocess.Popen(
             argv,
-            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+            stdin=whole,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=cwd,
@@ -41,6 +42,9 @@ def run(
         )
     except OSError as error:
         return Ran(127, "%s: %s" % (argv[0], error.strerror))
+    finally:
+        if stdin:
+            os.close(whole)
     assert process.stdout is not None
     expired = threading.Event()
 
@@ -52,9 +56,6 @@ def run(
     timer = threading.Timer(timeout, expire) if timeout else None
     if timer:
         timer.start()
-    if process.stdin is not None:
-        # Beside the reading: a program that talks before it has read all would otherwise wait for us and we for it.
-        threading.Thread(target=_feed, args=(process.stdin, stdin.encode()), daemon=True).start()
     kept = bytearray()
     try:
         with process.stdout:
@@ -74,7 +75,10 @@ def run(
     return Ran(128 - status if status < 0 else status, text)
 
 
-def _feed(pipe: IO[bytes], data: bytes) -> None:
-    """A program that does not want its input says with its exit status whether that was an error."""
-    with contextlib.suppress(BrokenPipeError), pipe:
-        pipe.write(data)
+def _whole(text: str) -> int:
+    """A program's input as a file in memory. From a pipe it would take what had come for all there is, if we died."""
+    handle = os.memfd_create("stdin")
+    with os.fdopen(handle, "wb", closefd=False) as stream:
+        stream.write(text.encode())
+    os.lseek(handle, 0, os.SEEK_SET)
+    return handle

@@ -1,4 +1,5 @@
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from blackstart.agent.run import KEPT_OUTPUT, Ran, run
+
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +32,13 @@ def ended(pid, within_s):
         except FileNotFoundError:
             return True
     return False
+
+
+def wait_for(condition, what):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come about"
+        time.sleep(0.01)
 
 
 def test_output_and_errors_come_together_with_the_status():
@@ -64,6 +74,25 @@ def test_a_program_runs_where_it_is_told(tmp_path):
 def test_stdin_is_fed_and_ends():
     assert run(["cat"], stdin="täxt").output == "täxt"
     assert run(["cat"]).output == ""
+
+
+def test_a_program_gets_all_of_its_input_though_the_agent_dies(tmp_path):
+    """Half of an input that ends like a whole one would be taken for it."""
+    text = "line\n" * 200_000
+    code = f"""
+import os, sys
+sys.path.insert(0, {str(ROOT)!r})
+from blackstart.agent.run import run
+run(["sh", "-c", "touch {tmp_path}/begun; until [ -e {tmp_path}/dead ]; do sleep 0.01; done; cat >{tmp_path}/got; "
+     "touch {tmp_path}/ended"], stdin="line\\n" * 200_000)
+"""
+    agent = subprocess.Popen([sys.executable, "-c", code])
+    wait_for((tmp_path / "begun").exists, "the program")
+    agent.kill()
+    agent.wait()
+    (tmp_path / "dead").touch()
+    wait_for((tmp_path / "ended").exists, "the program's end")
+    assert (tmp_path / "got").read_text() == text
 
 
 def test_a_program_that_talks_while_it_is_fed_does_not_lock_up():
