@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from .entry import as_root
 from .errors import ConnectError
-from .known_hosts import keys_of
 
 if TYPE_CHECKING:
     import fabric
@@ -139,13 +138,23 @@ class SSH:
             connect_timeout=CONNECT_TIMEOUT_S,
             connect_kwargs=self._keys(),
         )
-        self._trust_known_hosts_only(connection)
+        from .trust import hops, trust_only  # only now, since it imports what Fabric has
+
         with contextlib.ExitStack() as failed:
-            failed.callback(connection.client.close)
-            self._open_explained(connection)
+            for hop in hops(connection):
+                failed.callback(hop.client.close)
+                files = self._known_hosts_for(hop is connection)
+                trust_only(hop, [Path(name).expanduser() for name in files])
+                self._open_explained(hop, files[0])
+                hop.transport.set_keepalive(KEEPALIVE_S)
             failed.pop_all()
-        connection.transport.set_keepalive(KEEPALIVE_S)
         return connection
+
+    def _known_hosts_for(self, is_machine: bool) -> list[str]:
+        """Where a key may stand, and first where it belongs: a jump host comes from the person's own ssh_config."""
+        if is_machine:
+            return [self._known_hosts or USERS_KNOWN_HOSTS]
+        return [USERS_KNOWN_HOSTS, *([self._known_hosts] if self._known_hosts else [])]
 
     def _keys(self) -> dict[str, object]:
         """The inventory's key alone where it names one, else what the person's agent and ~/.ssh offer."""
@@ -157,11 +166,13 @@ class SSH:
             )
         return {"allow_agent": False, "look_for_keys": False, "key_filename": self._identity_file}
 
-    def _open_explained(self, connection: fabric.Connection) -> None:
+    def _open_explained(self, connection: fabric.Connection, known_hosts: str) -> None:
         """Open it; what goes wrong is said in a person's words, with the library's error as its context."""
         import paramiko
 
-        at = f"{self._user}@{self._address}:{self._port}"
+        from .trust import UnknownHostKey, known_name
+
+        at = f"{connection.user}@{connection.host}:{connection.port}"
         try:
             if not connection.gateway:
                 connection.connect_kwargs["sock"] = _dial(connection.host, connection.port)
@@ -169,17 +180,17 @@ class SSH:
         except paramiko.BadHostKeyException as error:
             message = "the host key is not the one in known_hosts"
             found = f"{error.key.get_name()} {error.key.fingerprint} at {at}"
-            name = _known_name(self._address, self._port)
+            name = known_name(connection.host, connection.port)
             remedy = (
-                f"if the machine was rebuilt: ssh-keygen -R {name}{self._file_option()}, "
+                f"if the machine was rebuilt: ssh-keygen -R {name} -f {known_hosts}, "
                 "then accept its new key; if it was not, somebody may stand in between"
             )
         except UnknownHostKey as error:
             message = "the host key is not in known_hosts"
-            found = f"{error.kind} {error.fingerprint} at {at}"
-            remedy = f"compare it with the machine's own, then: {self._accept_command()}"
+            found = f"{error.key.get_name()} {error.key.fingerprint} at {at}"
+            remedy = f"compare it with the machine's own, then: {_accept_command(connection, known_hosts)}"
         except paramiko.AuthenticationException as error:
-            message, found, remedy = f"{self._user} may not log in", f"{at}: {error}", KEY_REMEDY
+            message, found, remedy = f"{connection.user} may not log in", f"{at}: {error}", KEY_REMEDY
         except paramiko.ssh_exception.NoValidConnectionsError as error:
             raise self._unreachable(at, next(iter(error.errors.values()))) from None
         except (OSError, paramiko.SSHException, EOFError) as error:
@@ -192,26 +203,6 @@ class SSH:
         found = getattr(error, "strerror", None) or str(error) or type(error).__name__
         kind = _Passing if isinstance(error, TRANSIENT) else ConnectError
         return kind("the machine cannot be reached", where=self.where, found=f"{at}: {found}", remedy=REACH_REMEDY)
-
-    def _trust_known_hosts_only(self, connection: fabric.Connection) -> None:
-        import paramiko
-
-        class Refuse(paramiko.MissingHostKeyPolicy):
-            def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
-                raise UnknownHostKey(key.get_name(), key.fingerprint)
-
-        connection.client.set_missing_host_key_policy(Refuse())
-        known = connection.client.get_host_keys()
-        name = _known_name(connection.host, connection.port)
-        for key in keys_of(name, Path(self._known_hosts or USERS_KNOWN_HOSTS).expanduser()):
-            if key.get_name() not in (known.lookup(name) or ()):
-                known.add(name, key.get_name(), key)
-
-    def _file_option(self) -> str:
-        return f" -f {self._known_hosts}" if self._known_hosts else ""
-
-    def _accept_command(self) -> str:
-        return f"ssh-keyscan -p {self._port} {self._address} >> {self._known_hosts or USERS_KNOWN_HOSTS}"
 
     def start(self, argv: Sequence[str]) -> SSHChannel:
         import paramiko
@@ -229,8 +220,19 @@ class SSH:
 
     def close(self) -> None:
         if self._connection is not None:
-            self._connection.close()
+            from .trust import hops
+
+            for hop in reversed(hops(self._connection)):
+                hop.close()
             self._connection = None
+
+
+def _accept_command(connection: fabric.Connection, known_hosts: str) -> str:
+    if connection.gateway:  # ssh knows the way from the same configuration; ssh-keyscan would not
+        return (
+            f"ssh -o UserKnownHostsFile={known_hosts} -p {connection.port} {connection.user}@{connection.original_host}"
+        )
+    return f"ssh-keyscan -p {connection.port} {connection.host} >> {known_hosts}"
 
 
 def _dial(host: str, port: int) -> socket.socket:
@@ -238,15 +240,3 @@ def _dial(host: str, port: int) -> socket.socket:
     dialled = socket.create_connection((host, port), CONNECT_TIMEOUT_S)
     dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return dialled
-
-
-def _known_name(address: str, port: int) -> str:
-    """How known_hosts names a machine."""
-    return address if port == 22 else f"[{address}]:{port}"
-
-
-class UnknownHostKey(Exception):
-    def __init__(self, kind: str, fingerprint: str) -> None:
-        super().__init__(kind, fingerprint)
-        self.kind = kind
-        self.fingerprint = fingerprint

@@ -154,6 +154,20 @@ def test_a_changed_host_key_is_refused_and_the_old_one_can_be_taken_out(start_ss
     assert refused(connect(server)).message == "the host key is not in known_hosts"
 
 
+def test_while_a_host_key_is_being_changed_both_are_trusted(start_sshd, connect, tmp_path):
+    server = start_sshd()
+    old = server.known_line()
+    server.stop()
+    server.new_host_key()
+    server.start()
+    known = tmp_path / "known_hosts"
+    for lines in ([old, server.known_line()], [server.known_line(), old]):
+        known.write_text("".join(lines))
+        assert read_all(connect(server, known_hosts=str(known)).start(["echo", "hi"])) == b"hi\n"
+    known.write_text(old + old.replace(str(server.port), str(server.port + 1)))
+    assert refused(connect(server, known_hosts=str(known))).message == "the host key is not the one in known_hosts"
+
+
 def test_a_hashed_known_hosts_is_read_too(sshd, connect, tmp_path):
     known = tmp_path / "known_hosts"
     known.write_text(sshd.known_line())
@@ -175,6 +189,58 @@ def test_odd_lines_in_known_hosts_do_no_harm(sshd, connect, tmp_path, line):
     known = tmp_path / "known_hosts"
     known.write_text(line + sshd.known_line())
     assert read_all(connect(sshd, known_hosts=str(known)).start(["echo", "hi"])) == b"hi\n"
+
+
+# jump hosts
+
+
+@pytest.fixture
+def jump(sshd, tmp_path, monkeypatch):
+    """A jump host of the person's ssh_config, on the way to what the inventory calls `localhost`."""
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh/config").write_text(
+        f"Host localhost\n  ProxyJump root@127.0.0.1:{sshd.port}\nHost 127.0.0.1\n  IdentityFile {sshd.identity}\n"
+    )
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    return home / ".ssh/known_hosts"
+
+
+def behind(server, tmp_path, *, known=True):
+    path = tmp_path / "behind"
+    path.write_text(server.known_line().replace("127.0.0.1", "localhost") if known else "")
+    return {"address": "localhost", "known_hosts": str(path)}
+
+
+def test_a_machine_behind_a_jump_host_is_reached(sshd, start_sshd, connect, jump, tmp_path):
+    server, logins = start_sshd(), sshd.logins()
+    jump.write_text(sshd.known_line())
+    transport = connect(server, **behind(server, tmp_path))
+    assert read_all(transport.start(["echo", "hi"])) == b"hi\n"
+    assert (sshd.logins(), server.logins()) == (logins + 1, 1)
+    transport.close()
+    wait_for(lambda: not server.connections(), "an end of the connection")
+
+
+def test_a_jump_host_is_held_to_known_hosts_too(sshd, start_sshd, connect, jump, tmp_path):
+    server, logins = start_sshd(), sshd.logins()
+    error = refused(connect(server, **behind(server, tmp_path)))
+    assert error.message == "the host key is not in known_hosts"
+    assert sshd.fingerprint() in error.found and f"root@127.0.0.1:{sshd.port}" in error.found
+    assert sshd.logins() == logins, "a key was offered to a jump host that nobody knows"
+    remedy = error.remedy.split("then: ")[1].replace("~", str(jump.parents[1]))
+    subprocess.run(["sh", "-c", remedy], check=True, capture_output=True)
+    assert read_all(connect(server, **behind(server, tmp_path)).start(["echo", "hi"])) == b"hi\n"
+
+
+def test_what_is_behind_a_jump_host_is_refused_as_anywhere(sshd, start_sshd, connect, jump, tmp_path):
+    server = start_sshd()
+    jump.write_text(sshd.known_line())
+    error = refused(connect(server, **behind(server, tmp_path, known=False)))
+    assert error.message == "the host key is not in known_hosts" and server.fingerprint() in error.found
+    assert f"ssh -o UserKnownHostsFile={tmp_path}/behind" in error.remedy
+    assert server.logins() == 0
 
 
 # connecting
