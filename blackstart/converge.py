@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .errors import InputError
+from .errors import InputError, Interrupted
 from .inventory import Inventory, Machine
 from .plan import Entrance, Role
 from .report import MachineReport, Record
@@ -115,7 +116,10 @@ class Fleet:
         return resolve(machine, self.defaults, role.variables())
 
     def converge(self, machines: Sequence[Machine], options: Options) -> list[MachineReport]:
-        """Plan all, then apply all. Raises InputError before anything is touched; other errors are in the reports."""
+        """Plan all, then apply all. Raises InputError before anything is touched, Interrupted where a person leaves.
+
+        Other errors are in the reports.
+        """
         roles = self._tagged(options.tags)
         trees = [Tree(self, outer, inner, roles, options) for outer, inner in self._grouped(machines)]
         with ExitStack() as stack, ThreadPoolExecutor(POOL) as pool:
@@ -130,9 +134,10 @@ class Fleet:
                     raise refused[0]
                 self._apply_in_batches(pool, trees, options)
             except KeyboardInterrupt:
+                in_hand = [line for tree in trees if (line := tree.in_hand())]
                 for tree in trees:
                     tree.hang_up()
-                raise
+                raise Interrupted("\n".join(in_hand)) from None
         return [report for tree in trees for report in tree.reports()]
 
     def _apply_in_batches(self, pool: ThreadPoolExecutor, trees: Sequence[Tree], options: Options) -> None:
@@ -146,11 +151,15 @@ class Fleet:
             list(pool.map(Tree.apply, trees[start : start + size]))
 
     def _tagged(self, tags: Sequence[str]) -> list[Role[Any]]:
+        """The roles that the tags name, by name or pattern. Raises InputError for a tag that matches none."""
         known = list(dict.fromkeys(role.name for role in self.roles))
+        chosen: set[str] = set()
         for tag in tags:
-            if tag not in known:
+            matched = fnmatch.filter(known, tag)
+            if not matched:
                 raise InputError(f"no role has the tag {tag!r}", where="--tags", found="known: " + ", ".join(known))
-        return [role for role in self.roles if not tags or role.name in tags]
+            chosen.update(matched)
+        return [role for role in self.roles if not tags or role.name in chosen]
 
     def _grouped(self, machines: Sequence[Machine]) -> list[tuple[Machine, list[Machine]]]:
         """Each machine reached by itself, with the selected ones that are reached through it."""

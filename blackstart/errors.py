@@ -53,6 +53,15 @@ class CheckError(BlackstartError):
     stage = "check"
 
 
+class Interrupted(BlackstartError):
+    """A person pressed Ctrl-C. What was in hand is finished on its machine; jobs go on."""
+
+    code = 130
+
+    def __init__(self, found: str = "") -> None:
+        super().__init__("interrupted; each machine finishes the resource in hand and stops there", found=found)
+
+
 class ApplyError(BlackstartError):
     """A change was tried and failed."""
 

@@ -8,6 +8,7 @@ import gc
 import inspect
 import json as jsonlib
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from invoke.tasks import Task
 from invoke.tasks import task as make_task
 
 from .console import Console, Timer
-from .errors import BlackstartError, InputError
+from .errors import BlackstartError, InputError, Interrupted
 from .options import FrontTask
 from .paths import ROLES, ROOT
 from .secrets import mask, mask_data
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 # The interpreter would look through all that was imported for garbage, several times, only to end.
 atexit.register(gc.freeze)
 
-DETACHED = 130
 BROKEN_PIPE = 141
 
 MACHINE_OPTIONS: Mapping[str, tuple[Any, str]] = {
@@ -204,15 +204,14 @@ def _run(body: Body, options: dict[str, Any], own: dict[str, Any]) -> int:
     door = Door(options, Console(silent=as_json, diff=bool(options.get("diff")), verbose=options["verbose"]))
     try:
         result = body(door, **own)
+    except KeyboardInterrupt:
+        result = _left(Interrupted(), as_json)
+    except Interrupted as interrupted:
+        result = _left(interrupted, as_json)
     except BlackstartError as error:
         result = Result({"error": error.as_dict()}, error.code)
         if not as_json:
             print(mask(f"error: {error}"), file=sys.stderr)
-    except KeyboardInterrupt:
-        text = "interrupted; each machine finishes the resource in hand and stops there. Run again to go on"
-        result = Result({"error": {"stage": "run", "message": text}}, DETACHED)
-        if not as_json:
-            print(text, file=sys.stderr)
     except BrokenPipeError:
         return _nobody_reads()
     except Exception:  # noqa: BLE001  the last line of defence: a fault of ours must not reach people as a traceback
@@ -224,6 +223,14 @@ def _run(body: Body, options: dict[str, Any], own: dict[str, Any]) -> int:
     except BrokenPipeError:
         return _nobody_reads()
     return result.code
+
+
+def _left(interrupted: Interrupted, as_json: bool) -> Result:
+    """Say how to come back."""
+    interrupted.remedy = "to come back: " + shlex.join(["inv", *sys.argv[1:]])
+    if not as_json:
+        print(mask(str(interrupted)), file=sys.stderr)
+    return Result({"error": interrupted.as_dict()}, interrupted.code)
 
 
 def _fault(as_json: bool) -> Result:

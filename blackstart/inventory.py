@@ -194,6 +194,8 @@ class _Reader:
     def files(self, path: Path) -> None:
         for kind, names in (("group_vars", self.groups), ("host_vars", self.members)):
             for file in sorted((path / kind).glob("*")):
+                if file.name.startswith(".") or file.name.endswith("~"):
+                    continue  # an editor's, or git's
                 if file.suffix not in (".yml", ".yaml"):
                     raise InputError("only .yml files belong here", where=shown(file), remedy="rename or move it")
                 if file.stem not in names:

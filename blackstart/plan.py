@@ -73,12 +73,11 @@ class Section:
             "verify": [item.to_wire(f"{prefix}v{n}") for n, item in enumerate(self.state.verify)],
         }
 
-    def names(self) -> dict[str, tuple[str, str]]:
-        """Wire id → (role, name) of each of its resources and verifications."""
+    def by_id(self) -> dict[str, Resource]:
+        """Its resources and verifications by the ids that they have on the wire."""
         prefix = f"{self.subject}:{self.role}:"
-        named = [(f"{prefix}{n}", item.name) for n, item in enumerate(self.state.resources)]
-        named += [(f"{prefix}v{n}", item.name) for n, item in enumerate(self.state.verify)]
-        return {identity: (self.role, name) for identity, name in named}
+        numbered = [(f"{prefix}{n}", item) for n, item in enumerate(self.state.resources)]
+        return dict(numbered + [(f"{prefix}v{n}", item) for n, item in enumerate(self.state.verify)])
 
 
 def plan_to_wire(sections: Sequence[Section], *, check: bool, restart: bool, empty: bool) -> dict[str, Any]:

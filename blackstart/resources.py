@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 JSON = Any
+JOB = "job"
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def job(
 ) -> Resource:
     """Long work that is started once and attached to; done while `creates` is there, else once it has ended well.
 
-    Its identity is its name and all that it is given: changed work is new work.
+    Its identity is its name, its words and its environment: changed work is new work.
     """
     spec: dict[str, JSON] = {
         "argv": list(argv),
@@ -146,7 +147,7 @@ def job(
     }
     digest = hashlib.sha256(json.dumps([name, argv, spec["env"]], sort_keys=True).encode()).hexdigest()[:12]
     word = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40]
-    return Resource("job", name, {**spec, "job": f"{word}-{digest}"})
+    return Resource(JOB, name, {**spec, "job": f"{word}-{digest}"})
 
 
 def archive(

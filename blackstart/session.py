@@ -168,7 +168,7 @@ class Session:
                     raise held_error(self.where, event["holder"])
                 case "broken":
                     raise CheckError(
-                        "the machine's state folder cannot be used", where=self.where, found=event["message"]
+                        "a file on the machine cannot be read or written", where=self.where, found=event["message"]
                     )
                 case "fault":
                     raise CheckError(

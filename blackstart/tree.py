@@ -12,6 +12,7 @@ from .errors import BlackstartError, CheckError, InputError
 from .inventory import Machine
 from .plan import Facts, Role, Section, State, plan_to_wire
 from .report import MachineReport, Record
+from .resources import JOB, Resource
 from .session import Event, Session
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Tree:
         self.options = options
         self.input_error: InputError | None = None
         self.connecting: Future[None] | None = None
+        self._in_hand: tuple[str, Resource] | None = None
         described = inner or [one for one in fleet.inventory.machines.values() if one.through == outer.name]
         on_outer = [(role, machine) for machine in described for role in roles if role.on_host]
         if fleet.carries_roles(outer):
@@ -81,6 +83,14 @@ class Tree:
     def leave_alone(self, why: str) -> None:
         for target in self.targets():
             target.report.error = target.report.error or CheckError("not begun", where=target.machine.name, found=why)
+
+    def in_hand(self) -> str:
+        """What is being done right now, in the words for whoever leaves it."""
+        if self._in_hand is None:
+            return ""
+        machine, resource = self._in_hand
+        goes_on = "a job, goes on by itself" if resource.kind == JOB else "is finished"
+        return f"{machine}: {resource.name}, {goes_on}"
 
     def hang_up(self) -> None:
         for target in self.targets():
@@ -280,17 +290,20 @@ class Tree:
         wire = plan_to_wire(
             target.sections, check=self.options.check, restart=self.options.restart, empty=not target.exists
         )
-        names = {key: value for section in target.sections for key, value in section.names().items()}
+        known = {key: (part.role, item) for part in target.sections for key, item in part.by_id().items()}
         session = target.session if target.exists else self.outer.session
         stale: str | None = None
         for event in session.converge(wire):
-            role, name = names.get(event.get("id", ""), ("handlers", event.get("name", "")))
+            role, resource = known.get(event.get("id", ""), ("handlers", None))
+            name = resource.name if resource else event.get("name", "")
             match event["e"]:
                 case "start":
+                    self._in_hand = (target.machine.name, resource) if resource else None
                     self.fleet.listener.begins(target.machine.name, role, name)
                 case "output":
                     self.fleet.listener.says(target.machine.name, event["line"])
                 case "done":
+                    self._in_hand = None
                     record = _record(role, name, event)
                     if event.get("passing"):
                         raise _Passing(record)

@@ -2,12 +2,14 @@
 
 import contextlib
 import os
+import select
 import subprocess
 import threading
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 KEPT_OUTPUT = 256 * 1024
+POLL_S = 0.2
 
 
 class Ran(NamedTuple):
@@ -28,7 +30,10 @@ def run(
     timeout: Optional[float] = None,
     on_line: Optional[Callable[[str], None]] = None,
 ) -> Ran:
-    """Run to the end. A program that is not there ends with 127, one that ran past `timeout` seconds with 124."""
+    """Run to the program's own end, whatever it leaves running.
+
+    A program that is not there ends with 127, one that ran past `timeout` seconds with 124.
+    """
     whole = _whole(stdin) if stdin else subprocess.DEVNULL
     try:
         process = subprocess.Popen(
@@ -59,7 +64,7 @@ def run(
     kept = bytearray()
     try:
         with process.stdout:
-            for line in process.stdout:
+            for line in _lines(process, process.stdout.fileno()):
                 kept += line
                 if len(kept) > 2 * KEPT_OUTPUT:
                     del kept[:-KEPT_OUTPUT]
@@ -73,6 +78,24 @@ def run(
     if expired.is_set():
         return Ran(124, text + "\nstopped after %g s" % (timeout or 0))
     return Ran(128 - status if status < 0 else status, text)
+
+
+def _lines(process: "subprocess.Popen[bytes]", handle: int) -> Iterator[bytes]:
+    """What a program says until it has ended; what it left running may hold the pipe for ever."""
+    rest = b""
+    while True:
+        if not select.select([handle], [], [], POLL_S)[0]:
+            if process.poll() is not None:
+                break
+            continue
+        part = os.read(handle, 65536)
+        if not part:
+            break
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
+    if rest:
+        yield rest
 
 
 def _whole(text: str) -> int:

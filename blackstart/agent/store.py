@@ -53,11 +53,10 @@ class Store:
 
     def journal(self, **entry: Any) -> None:
         line = json.dumps(dict({"at": now(), "by": self.controller}, **entry), separators=(",", ":")) + "\n"
-        handle = os.open(self.path("journal.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            os.write(handle, line.encode())
-        finally:
-            os.close(handle)
+        with open(self.path("journal.jsonl"), "ab+", opener=_private) as stream:
+            if stream.tell() and os.pread(stream.fileno(), 1, stream.tell() - 1) != b"\n":
+                line = "\n" + line  # a full disk or a power cut tore the last one
+            stream.write(line.encode())
 
     def keep(self, digest: str, content: bytes) -> None:
         """Keep a content that is about to be replaced, under its own hash."""
@@ -89,6 +88,10 @@ class Store:
     def set_owed(self, owed: Dict[str, Dict[str, Any]]) -> None:
         if owed or os.path.exists(self.path("owed.json")):
             write_atomically(self.path("owed.json"), json.dumps(owed).encode(), 0o600, None)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _holder(handle: int) -> Dict[str, Any]:

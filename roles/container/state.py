@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from blackstart import resources
 from blackstart.errors import CheckError, InputError
@@ -17,6 +18,10 @@ TAG = "blackstart"
 """The Proxmox tag that says that a container is ours."""
 
 MODPROBE_REMEDY = "load the driver on the host: nvidia-modprobe -c 0 -u (one run a card), then run again"
+
+
+RawLine = Annotated[str, StringConstraints(pattern=r"^[^\[\n][^\n]*$")]
+"""One line; `[` would begin a snapshot's section, in which the container does not look."""
 
 
 class Mount(BaseModel):
@@ -51,7 +56,7 @@ class Variables(BaseModel):
     container_devices: list[str]
     container_device_mode: str = Field(pattern="^0[0-7]{3}$")
     container_mounts: list[Mount]
-    container_raw_lines: list[str]
+    container_raw_lines: list[RawLine]
     container_adopt: bool
     container_boot_deadline_s: float = Field(gt=0)
     container_tolerated_units: list[str]

@@ -20,7 +20,7 @@ def exec_(door: Door, timeout: float = 600.0) -> Result:
     """Run a command as root on the selected machines: inv exec --limit H -- COMMAND."""
     command = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
     if not command:
-        raise InputError("no command is given", where="inv exec", remedy="inv exec --limit H -- COMMAND")
+        raise InputError("no command is given", where="inv exec", remedy="it comes last: inv exec --limit H -- COMMAND")
     question = {"probe": "run", "argv": command, "timeout": timeout}
 
     def show(name: str, answers: Sequence[Any]) -> dict[str, Any]:
@@ -60,12 +60,22 @@ def journal(door: Door, host: str = "", lines: int = 50) -> Result:
         door.options["limit"] = host
 
     def show(name: str, answers: Sequence[Any]) -> dict[str, Any]:
-        entries = [json.loads(line) for line in answers[0]]
+        entries = [_entry(line) for line in answers[0]]
         for entry in entries:
-            door.console.line(f"{name:<10} {entry['at']}  {entry['by']}  {_told(entry)}")
+            said = f"{entry['at']}  {entry['by']}  {_told(entry)}" if "at" in entry else f"unreadable: {entry['torn']}"
+            door.console.line(f"{name:<10} {said}")
         return {"entries": entries}
 
     return _ask_all(door, [{"probe": "tail", "path": JOURNAL, "lines": lines}], show)
+
+
+def _entry(line: str) -> dict[str, Any]:
+    """A line of the journal; one that a full disk or a power cut tore is shown as it is."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        entry = None
+    return entry if isinstance(entry, dict) and {"at", "by"} <= entry.keys() else {"torn": line}
 
 
 def _told(entry: dict[str, Any]) -> str:

@@ -110,10 +110,10 @@ def _carry_out(fleet: Fleet, machine: Machine, state: State) -> None:
     from blackstart.plan import Section, plan_to_wire
 
     section = Section("server", machine.name, (), "", state)
-    names = section.names()
+    resources = section.by_id()
     with fleet.session(machine) as session:
         for event in session.converge(plan_to_wire([section], check=False, restart=True, empty=False)):
-            _, name = names.get(event.get("id", ""), ("", event.get("name", "")))
+            name = resources[event["id"]].name if event.get("id") in resources else event.get("name", "")
             if event["e"] == "start":
                 fleet.listener.begins(machine.name, "server", name)
             elif event["e"] == "output":

@@ -1,11 +1,12 @@
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from blackstart import converge, resources
 from blackstart.converge import AHEAD, Fleet, Options
-from blackstart.errors import ConnectError, InputError
+from blackstart.errors import ConnectError, InputError, Interrupted
 from blackstart.inventory import Inventory, Machine, Value
 from blackstart.plan import Entrance, Role, State
 
@@ -141,6 +142,40 @@ def test_a_role_with_questions_gets_its_answers_in_the_same_exec(run):
     ways, (report,) = run([machine("box", address="198.51.100.1")], role(state, [{"probe": "glob", "pattern": "/*"}]))
     assert seen == ["a fact"]
     assert ways["box"].operations == ["probe", "converge"] and report.execs == 1
+
+
+class Pressed(Agent):
+    """Ctrl-C comes while the second of the plan's resources is in hand."""
+
+    def send(self, data):
+        super().send(data)
+        specs = [
+            spec for request in self.requests for part in request["plan"]["sections"] for spec in part["resources"]
+        ]
+        events = [{"e": "done", "id": spec["id"], "state": "ok", "seconds": 0} for spec in specs[:1]]
+        events += [{"e": "start", "id": spec["id"]} for spec in specs[1:2]]
+        self.waiting = b"".join(json.dumps(event).encode() + b"\n" for event in events)
+
+    def receive(self, deadline_s):
+        if not self.waiting:
+            raise KeyboardInterrupt
+        return super().receive(deadline_s)
+
+
+@pytest.mark.parametrize(
+    ("resource", "told"),
+    [
+        (resources.job("build", ["make"]), "box: build, a job, goes on by itself"),
+        (resources.file("/b", "text"), "box: file /b, is finished"),
+    ],
+)
+def test_whoever_leaves_is_told_what_goes_on_without_them(run, monkeypatch, resource, told):
+    monkeypatch.setattr(sys.modules[__name__], "Agent", Pressed)
+    wanted = State([resources.file("/a", "text"), resource])
+    with pytest.raises(Interrupted) as caught:
+        run([machine("box", address="198.51.100.1")], role(lambda variables, facts: wanted))
+    assert caught.value.found == told
+    assert caught.value.code == 130
 
 
 def test_agents_are_ended_with_their_machine_not_with_the_fleet(run):

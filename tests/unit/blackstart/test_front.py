@@ -12,7 +12,7 @@ from invoke.exceptions import Exit
 from invoke.program import Program
 
 from blackstart.errors import CheckError, InputError
-from blackstart.front import COMMON_OPTIONS, DETACHED, Result, require, task
+from blackstart.front import COMMON_OPTIONS, Result, require, task
 from blackstart.paths import ROOT
 
 TASKS = """\
@@ -161,11 +161,13 @@ def test_with_json_an_error_is_the_document(front_door):
     assert json.loads(ran.stdout) == {"error": error}
 
 
-def test_an_interruption_is_said_and_is_a_document_with_json(front_door):
-    assert front_door("fails", "--how", "interrupt").stderr.startswith("interrupted; ")
+def test_an_interruption_says_how_to_come_back_and_is_a_document_with_json(front_door, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/some/where/inv", "fails", "--how", "a b"])
+    said = front_door("fails", "--how", "interrupt").stderr
+    assert said.startswith("interrupted; ") and said.endswith("to come back: inv fails --how 'a b'\n")
     ran = front_door("fails", "--how", "interrupt", "--json")
     assert json.loads(ran.stdout)["error"]["message"].startswith("interrupted; ")
-    assert ran.returncode == DETACHED
+    assert ran.returncode == 130
 
 
 def test_a_fault_of_ours_is_said_without_a_traceback_and_kept_for_whoever_mends_it(front_door, tmp_path, monkeypatch):

@@ -48,6 +48,13 @@ def test_machines_keep_the_order_of_the_file_and_know_their_groups_weakest_first
     assert inventory.machines["two"].place == "inv/hosts.yml:11"
 
 
+def test_what_an_editor_or_git_leaves_among_the_files_is_no_file_of_ours(write):
+    path = write(hosts=TREE, group_vars__all="color: all file")
+    for name in (".all.yml.swp", "all.yml~", ".gitkeep"):
+        (path / "group_vars" / name).write_bytes(b"\x00no: [yaml")
+    assert list(read(path, KNOWN).machines) == ["one", "two", "three"]
+
+
 @pytest.mark.parametrize(
     ("files", "overrides", "color"),
     [

@@ -21,16 +21,16 @@ def test_a_section_carries_its_probes_and_the_digest_of_the_facts_it_was_built_o
     }
 
 
-def test_every_resource_and_verification_has_an_id_of_its_own_and_names_resolve_it():
+def test_every_resource_and_verification_has_an_id_of_its_own_and_can_be_found_by_it():
     twice = resources.absent("/x")
     one = section(resources=[twice, twice], verify=[resources.opens("open", ["/dev/null"])])
     other = section(subject="bay", resources=[twice])
     ids = [item["id"] for part in (one, other) for item in part.to_wire()["resources"] + part.to_wire()["verify"]]
     assert len(set(ids)) == 4
-    names = one.names() | other.names()
-    assert set(names) == set(ids)
-    assert names[ids[0]] == ("web", "absent /x")
-    assert names[ids[2]] == ("web", "open")
+    found = one.by_id() | other.by_id()
+    assert set(found) == set(ids)
+    assert found[ids[0]] == twice
+    assert found[ids[2]].name == "open"
 
 
 def test_handlers_of_all_sections_meet_in_the_plan():

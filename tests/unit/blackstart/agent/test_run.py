@@ -134,5 +134,12 @@ def test_a_program_that_runs_too_long_is_stopped_with_all_that_it_started(tmp_pa
     assert ended(int(pid.read_text()), within_s=10)
 
 
+def test_what_a_program_leaves_running_is_not_waited_for(tmp_path):
+    ran = run(["sh", "-c", f"echo begun; sleep 600 & echo $! >{tmp_path}/pid; printf 'and ended'; exit 3"])
+    assert ran == Ran(3, "begun\nand ended")
+    assert not ended(int((tmp_path / "pid").read_text()), within_s=0)
+    os.kill(int((tmp_path / "pid").read_text()), 9)
+
+
 def test_a_program_in_time_is_not_stopped():
     assert run(["true"], timeout=20) == Ran(0, "")

@@ -198,6 +198,17 @@ def test_a_holder_that_has_not_written_its_name_yet_holds_all_the_same(store, tm
 # journal and kept contents
 
 
+def test_a_torn_line_of_the_journal_costs_that_line_only(store, tmp_path):
+    store.lock()
+    path = tmp_path / "state" / "journal.jsonl"
+    path.write_text('{"at":"2026-01-01T00:00:00Z","b')
+    store.journal(resource="file /f", after="1")
+    store.journal(resource="file /g", after="2")
+    torn, *whole = path.read_text().splitlines()
+    assert torn == '{"at":"2026-01-01T00:00:00Z","b'
+    assert [json.loads(line)["resource"] for line in whole] == ["file /f", "file /g"]
+
+
 def test_the_journal_is_one_json_line_a_change_and_grows(store, tmp_path):
     store.lock()
     store.journal(resource="file /f", after="1")

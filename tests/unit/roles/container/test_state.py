@@ -133,6 +133,12 @@ def test_raw_lines_stand_before_any_snapshot_and_leave_the_files_attributes_to_p
     }
 
 
+@pytest.mark.parametrize("line", ["", "[snapshot]", "lxc.a: 1\nlxc.b: 2"])
+def test_what_is_no_raw_line_is_refused(line):
+    with pytest.raises(InputError, match="container_raw_lines"):
+        variables(container_raw_lines=[line])
+
+
 def test_without_raw_lines_the_file_is_left_to_pct():
     state = container.host_state(variables(container_raw_lines=[]), facts(conf()))
     assert not [resource for resource in state.resources if resource.kind == "lines"]
