@@ -334,7 +334,7 @@ def test_ctrl_c_detaches_at_once_and_the_agent_finishes_what_it_began(site, gate
         wait_for(lambda: not site.server.connections(), "sshd sees it, too")
     finally:
         controller.kill()
-        controller.stdout.close()
+        controller.communicate()
     assert site.is_locked(), "the agent is still at its resource"
     gate.open()
     wait_for(lambda: not site.is_locked(), "the agent ends")
@@ -345,8 +345,7 @@ def test_a_controller_that_is_killed_leaves_a_machine_that_the_next_one_finishes
     controller = controller_of(site)
     assert controller.stdout.readline() == "reached\n"
     controller.kill()
-    controller.wait()
-    controller.stdout.close()
+    controller.communicate()
     wait_for(lambda: not site.server.connections(), "sshd sees it, too")
     gate.open()
     wait_for(lambda: not site.is_locked(), "the agent ends")
