@@ -135,9 +135,8 @@ class Console:
             self.line(f"{report.name:<10} {', '.join(shown)}   [{execs}, {report.seconds:.1f} s{retries}]")
             for record in report.records:
                 if record.state == "pending":
-                    self.line(
-                        f"{'':<10} {self.paint('pending restart', 'pending')}: {record.name}; add --restart to do it"
-                    )
+                    word = "would be pending" if check else "pending restart"
+                    self.line(f"{'':<10} {self.paint(word, 'pending')}: {record.name}; add --restart to do it")
         for report in reports:
             if report.error:
                 self.line(self.paint(f"error: {report.error}", "failed"))

@@ -115,13 +115,23 @@ class Fleet:
     def variables(self, role: Role[Any], machine: Machine) -> Any:
         return resolve(machine, self.defaults, role.variables())
 
+    def require_input(self, machines: Sequence[Machine], options: Options) -> None:
+        """Raises InputError for tags and variables that `converge` would refuse, before anything is reached."""
+        for tree in self._trees(machines, options):
+            for target in tree.targets():
+                for role, machine in target.bound:
+                    self.variables(role, machine)
+
+    def _trees(self, machines: Sequence[Machine], options: Options) -> list[Tree]:
+        roles = self._tagged(options.tags)
+        return [Tree(self, outer, inner, roles, options) for outer, inner in self._grouped(machines)]
+
     def converge(self, machines: Sequence[Machine], options: Options) -> list[MachineReport]:
         """Plan all, then apply all. Raises InputError before anything is touched, Interrupted where a person leaves.
 
         Other errors are in the reports.
         """
-        roles = self._tagged(options.tags)
-        trees = [Tree(self, outer, inner, roles, options) for outer, inner in self._grouped(machines)]
+        trees = self._trees(machines, options)
         with ExitStack() as stack, ThreadPoolExecutor(POOL) as pool:
             for tree in trees:
                 stack.callback(tree.close)

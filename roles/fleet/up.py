@@ -25,15 +25,16 @@ def up(door: Door) -> Result:
         serial=door.count("serial"),
         max_fail=door.count("max_fail"),
     )
-    inventory = door.inventory
+    machines = door.machines
     if options.restart and not options.check:
-        door.confirm(f"Restart what runs on {', '.join(machine.name for machine in door.machines)}, if need be?")
+        door.confirm(f"Restart what runs on {', '.join(machine.name for machine in machines)}, if need be?")
     with door.console.progress(), open_fleet(door) as fleet:
-        if inventory.simulated and not door.check:
+        if door.inventory.simulated and not door.check:
             from roles.stand_in import make
 
+            fleet.require_input(machines, options)
             make.ensure(door)
-        reports = fleet.converge(door.machines, options)
+        reports = fleet.converge(machines, options)
     door.console.recap(reports, check=door.check)
     answers = [] if door.check else [_epilogue(door, report) for report in reports]
     _say_times(door, reports)

@@ -185,6 +185,10 @@ def _show(door: Door, found: dict[str, Any]) -> None:
         door.console.line(f"  {patch['name']:<18} {door.console.paint(patch['state'].ljust(14), paint)}{place}")
         if patch["detail"]:
             door.console.line(f"  {'':<18} {patch['detail']}")
+    for word in ("changed", "would change"):
+        key = word.replace(" ", "_")
+        for path in found.get(key, ()) or ([] if key not in found else ["nothing"]):
+            door.console.line(f"  {word} {path}")
     if found.get("unfinished") or found.get("completed"):
         door.console.line(f"  {found.get('unfinished') or found.get('completed')}")
 
