@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sandbox.engine.source import Module, Tree
+from sandbox.engine.source import Tree
 from sandbox.engine.transplant import transplant
-from sandbox.engine.values import Definition, Outside, Undecided
+from sandbox.engine.values import Definition, Outside, Scope, Undecided
 from sandbox.errors import SandboxError
 
 SERVER_ARGS = "sglang.srt.server_args"
@@ -67,7 +67,7 @@ def definitions(tree: Tree) -> list[Argument]:
 class _Field:
     """An annotated class attribute of ServerArgs, or of a class that it is put together from."""
 
-    module: Module
+    module: Scope
     name: str
     annotation: ast.expr
     default: ast.expr | None
@@ -79,7 +79,7 @@ class _Field:
         return self.module.evaluate(self.default)
 
 
-def _fields(module: Module, server_args: Definition) -> dict[str, _Field]:
+def _fields(module: Scope, server_args: Definition) -> dict[str, _Field]:
     classes = [server_args]
     if "_INPUT_NAMESPACES" in module.bound:
         classes += [part for part in module.lookup("_INPUT_NAMESPACES") if isinstance(part, Definition)]
@@ -94,7 +94,7 @@ def _fields(module: Module, server_args: Definition) -> dict[str, _Field]:
     return found
 
 
-def _registered(module: Module, register: Definition, fields: dict[str, _Field]) -> Iterator[Argument]:
+def _registered(module: Scope, register: Definition, fields: dict[str, _Field]) -> Iterator[Argument]:
     """The `parser.add_argument(...)` calls of a function, with the names bound before each of them."""
     assert isinstance(register.node, ast.FunctionDef)
     local: dict[str, Any] = {}
@@ -144,7 +144,7 @@ def _is_add_argument(node: ast.expr) -> bool:
     )
 
 
-def _from_call(module: Module, call: ast.Call, local: dict[str, Any], fields: dict[str, _Field]) -> Argument:
+def _from_call(module: Scope, call: ast.Call, local: dict[str, Any], fields: dict[str, _Field]) -> Argument:
     flags = tuple(module.evaluate(flag, local) for flag in call.args)
     keywords: dict[str, Any] = {}
     for word in call.keywords:
@@ -198,7 +198,7 @@ def _from_field(field: _Field, kind: ast.expr, options: dict[str, Any]) -> Argum
     return Argument((flag, *(options.get("aliases") or ())), _for_argparse(keywords))
 
 
-def _options(module: Module, notes: list[ast.expr]) -> dict[str, Any]:
+def _options(module: Scope, notes: list[ast.expr]) -> dict[str, Any]:
     """What the first `Arg(...)` or bare help string among a field's notes says; {} where there is neither."""
     for note in notes:
         match note:
@@ -210,7 +210,7 @@ def _options(module: Module, notes: list[ast.expr]) -> dict[str, Any]:
     return {}
 
 
-def _decided_only(module: Module, expressions: list[tuple[str, ast.expr]]) -> dict[str, Any]:
+def _decided_only(module: Scope, expressions: list[tuple[str, ast.expr]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, expression in expressions:
         try:
@@ -220,7 +220,7 @@ def _decided_only(module: Module, expressions: list[tuple[str, ast.expr]]) -> di
     return found
 
 
-def _kind(module: Module, kind: ast.expr, options: dict[str, Any], so_far: dict[str, Any]) -> dict[str, Any]:
+def _kind(module: Scope, kind: ast.expr, options: dict[str, Any], so_far: dict[str, Any]) -> dict[str, Any]:
     """argparse's keywords for a field's type, as SGLang's add_cli_args_from_dataclass chooses them."""
     inner = _without_none(kind)
     convert = options.get("type_parser")

@@ -6,12 +6,9 @@ import ast
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sandbox.engine.values import Definition, Member, Outside, Undecided
-
-if TYPE_CHECKING:
-    from sandbox.engine.source import Module
+from sandbox.engine.values import Definition, Member, Outside, Scope, Undecided
 
 _PLAIN_CALLS: dict[str, Callable[..., Any]] = {
     "dict": dict,
@@ -37,7 +34,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 @dataclass
 class Evaluation:
-    module: Module
+    module: Scope
     local: Mapping[str, Any]
 
     def value(self, expression: ast.expr) -> Any:

@@ -15,8 +15,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sandbox.engine.source import Module
-from sandbox.engine.values import Definition, Undecided
+from sandbox.engine.values import Definition, Scope, Undecided
 
 StandIn = Callable[[str], Any]
 
@@ -35,7 +34,7 @@ def transplant(definition: Definition, stand_in: StandIn | None = None) -> Any:
 class _Body:
     """The globals that the lifted definitions of one module share."""
 
-    def __init__(self, module: Module, stand_in: StandIn | None) -> None:
+    def __init__(self, module: Scope, stand_in: StandIn | None) -> None:
         self.module = module
         self.stand_in = stand_in
         self.names: dict[str, Any] = {

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from sandbox.engine.source import Module
+
+class Scope(Protocol):
+    """A module of the tree, as its expressions see it. Whatever looks for a value raises Undecided."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def bound(self) -> Mapping[str, ast.stmt]:
+        """The statement that first binds each name at the module's level."""
+
+    def lookup(self, name: str) -> Any: ...
+
+    def evaluate(self, expression: ast.expr, local: Mapping[str, Any] | None = None) -> Any: ...
+
+    def run(self, body: list[ast.stmt], local: dict[str, Any]) -> Any: ...
 
 
 class Undecided(Exception):
@@ -26,7 +40,7 @@ class Outside:
 class Definition:
     """A function, lambda or class of the tree, as its text."""
 
-    module: Module
+    module: Scope
     node: ast.FunctionDef | ast.ClassDef | ast.Lambda
 
     def attribute(self, name: str) -> Any:
