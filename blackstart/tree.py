@@ -6,17 +6,15 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .errors import BlackstartError, CheckError, InputError
+from .fleet import Fleet, Options
 from .inventory import Machine
 from .plan import Facts, Role, Section, State, plan_to_wire
 from .report import MachineReport, Record
 from .resources import JOB, Resource
 from .session import Event, Session
-
-if TYPE_CHECKING:
-    from .converge import Fleet, Options
 
 MAX_REPLANS = 5
 PATIENCE = 4

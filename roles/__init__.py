@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from blackstart.converge import Fleet
+    from blackstart.fleet import Fleet
     from blackstart.front import Door
     from blackstart.plan import Entrance, Role
 
@@ -32,7 +32,7 @@ def in_order() -> tuple[list[Role[Any]], Entrance[Any]]:
 
 def open_fleet(door: Door) -> Fleet:
     """The machines of a task's inventory, ready to be talked to; use as a context manager."""
-    from blackstart.converge import Fleet
+    from blackstart.fleet import Fleet
 
     roles, entrance = in_order()
     # A Proxmox host without a container is no engine: the environment must not land on the host itself.

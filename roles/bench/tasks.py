@@ -10,7 +10,7 @@ from blackstart.errors import InputError, VerifyError
 from blackstart.front import Door, Result, task
 
 if TYPE_CHECKING:
-    from blackstart.converge import Fleet
+    from blackstart.fleet import Fleet
     from blackstart.inventory import Machine
     from roles.bench.state import Level, Variables
 

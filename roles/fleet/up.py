@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 @task(converges=True)
 def up(door: Door) -> Result:
     """Converge host, container, environment, patches and server; ends with one completion."""
-    from blackstart.converge import Options
+    from blackstart.converge import converge, require_input
+    from blackstart.fleet import Options
     from roles import open_fleet
 
     options = Options(
@@ -32,9 +33,9 @@ def up(door: Door) -> Result:
         if door.inventory.simulated and not door.check:
             from roles.stand_in import make
 
-            fleet.require_input(machines, options)
+            require_input(fleet, machines, options)
             make.ensure(door)
-        reports = fleet.converge(machines, options)
+        reports = converge(fleet, machines, options)
     door.console.recap(reports, check=door.check)
     answers = [] if door.check else [_epilogue(door, report) for report in reports]
     _say_times(door, reports)

@@ -12,7 +12,7 @@ from blackstart.front import Door, Result, task
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    from blackstart.converge import Fleet
+    from blackstart.fleet import Fleet
     from blackstart.inventory import Machine
     from roles.patches.changes import Change
     from roles.patches.decide import Edit, Outcome

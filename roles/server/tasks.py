@@ -11,7 +11,7 @@ from blackstart.errors import BlackstartError, CheckError, InputError, VerifyErr
 from blackstart.front import Door, Result, task
 
 if TYPE_CHECKING:
-    from blackstart.converge import Fleet
+    from blackstart.fleet import Fleet
     from blackstart.inventory import Machine
     from blackstart.plan import State
     from roles.server.state import Variables

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from blackstart.converge import Fleet, Options
+from blackstart.converge import converge as converge_fleet
+from blackstart.fleet import Fleet, Options
 from blackstart.inventory import Inventory, Machine, Value
 from blackstart.plan import Entrance, Role, State
 
@@ -83,7 +84,7 @@ def converge_all(
     machines: list[Machine], role: Role[Any], *, listener: Any = None, check: bool = False, restart: bool = True
 ) -> list[MachineReport]:
     with fleet(machines, role, listener) as opened:
-        return opened.converge(machines, Options(check=check, restart=restart))
+        return converge_fleet(opened, machines, Options(check=check, restart=restart))
 
 
 def why(report: MachineReport) -> str:

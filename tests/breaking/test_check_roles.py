@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from blackstart.converge import Fleet, Options
+from blackstart.converge import converge as converge_fleet
+from blackstart.fleet import Fleet, Options
 from blackstart.inventory import Inventory, Machine, Value
 from blackstart.paths import INVENTORY, ROLES
 from blackstart.plan import Role, State
@@ -89,7 +90,7 @@ def converge(host: Host, roles: Sequence[Role[Any]], *, check: bool) -> list[Mac
     _, entrance = in_order()
     with Fleet(inventory, DEFAULTS, roles, entrance, fleets.Deaf()) as fleet:
         fleet.pause_s = 0.1
-        return fleet.converge(list(inventory.machines.values()), Options(check=check, restart=True))
+        return converge_fleet(fleet, list(inventory.machines.values()), Options(check=check, restart=True))
 
 
 def truncated(role: Role[Any], count: int) -> Role[Any]:

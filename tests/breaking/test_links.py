@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from blackstart import resources
-from blackstart.converge import Options
+from blackstart.converge import converge as converge_fleet
+from blackstart.fleet import Options
 from blackstart.resources import Replacement, Resource
 
 from . import fleets
@@ -183,7 +184,7 @@ def test_a_link_that_comes_and_goes_is_never_followed(host: Host, record: Record
         machine = fleets.machine("host", host)
         with fleets.fleet([machine], role) as opened:
             for number in range(tries):
-                (report,) = opened.converge([machine], Options())
+                (report,) = converge_fleet(opened, [machine], Options())
                 said[fleets.why(report).splitlines()[0]] += 1
                 after = below(host, TARGET)
                 assert after == before, f"try {number}"

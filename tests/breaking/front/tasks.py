@@ -12,7 +12,8 @@ from blackstart.front import Door, Result, task
 
 
 def _converge(door: Door, module: Any) -> Result:
-    from blackstart.converge import Options
+    from blackstart.converge import converge
+    from blackstart.fleet import Options
     from blackstart.inventory import Value
     from tests.breaking.fleets import fleet
 
@@ -20,7 +21,7 @@ def _converge(door: Door, module: Any) -> Result:
     options = Options(check=door.check, restart=bool(door.options["restart"]))
     machines = door.machines
     with door.console.progress(), fleet(machines, module.ROLE, door.console, door.defaults) as opened:
-        reports = opened.converge(machines, options)
+        reports = converge(opened, machines, options)
     door.console.recap(reports, check=door.check)
     document = door.document(check=door.check, machines=[report.as_dict() for report in reports])
     return Result(document, int(any(report.failed for report in reports)))

@@ -10,8 +10,9 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from blackstart import resources
-from blackstart.converge import Fleet, Options
+from blackstart.converge import converge
 from blackstart.errors import InputError
+from blackstart.fleet import Fleet, Options
 from blackstart.inventory import Value, read
 from blackstart.plan import Entrance, Role, State
 from blackstart.session import Session
@@ -140,7 +141,7 @@ class Site:
     def converge(self, roles=(TINY,), through=None, **options):
         """All machines, by a controller of its own. Returns the reports by machine."""
         with self.fleet(roles, through) as fleet:
-            reports = fleet.converge(list(fleet.inventory.machines.values()), Options(**options))
+            reports = converge(fleet, list(fleet.inventory.machines.values()), Options(**options))
         return {report.name: report for report in reports}
 
     def in_background(self, **options):
@@ -151,7 +152,7 @@ class Site:
 
         def work():
             with stack:
-                found = fleet.converge(list(fleet.inventory.machines.values()), Options(**options))
+                found = converge(fleet, list(fleet.inventory.machines.values()), Options(**options))
                 reports.update({report.name: report for report in found})
 
         thread = threading.Thread(target=work)

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from blackstart import converge, resources
-from blackstart.converge import AHEAD, Fleet, Options
+from blackstart import fleet as fleets
+from blackstart import resources
+from blackstart.converge import AHEAD, converge
 from blackstart.errors import ConnectError, InputError, Interrupted
+from blackstart.fleet import Fleet, Options
 from blackstart.inventory import Inventory, Machine, Value
 from blackstart.plan import Entrance, Role, State
 
@@ -99,7 +101,7 @@ def role(state=None, probes=()):
 @pytest.fixture
 def run(monkeypatch):
     """Converges machines over fake ways; the ways by name, and the reports."""
-    monkeypatch.setattr(converge, "resolve", lambda machine, defaults, model: Variables())
+    monkeypatch.setattr(fleets, "resolve", lambda machine, defaults, model: Variables())
 
     def run(machines, a_role, ways=None, only=None, **options):
         inventory = Inventory(Path("a test"), False, {one.name: one for one in machines})
@@ -108,7 +110,7 @@ def run(monkeypatch):
         with Fleet(inventory, {}, [a_role], nobody, Deaf()) as fleet:
             monkeypatch.setattr(fleet, "_make_transport", lambda one: ways[one.name])
             chosen = [one for one in machines if only is None or one.name in only]
-            return ways, fleet.converge(chosen, Options(**options))
+            return ways, converge(fleet, chosen, Options(**options))
 
     return run
 
