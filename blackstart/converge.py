@@ -30,7 +30,7 @@ def converge(fleet: Fleet, machines: Sequence[Machine], options: Options) -> lis
         for tree in trees:
             stack.callback(tree.close)
         for tree in trees[:AHEAD]:
-            tree.connecting = pool.submit(tree.connect)
+            tree.connects(pool.submit(tree.connect))
         try:
             list(pool.map(Tree.plan, trees))
             refused = [tree.input_error for tree in trees if tree.input_error]
@@ -38,7 +38,7 @@ def converge(fleet: Fleet, machines: Sequence[Machine], options: Options) -> lis
                 raise refused[0]
             _apply_in_batches(pool, trees, options)
         except KeyboardInterrupt:
-            in_hand = [line for tree in trees if (line := tree.in_hand())]
+            in_hand = [line for tree in trees for target in tree.targets() if (line := target.in_hand())]
             for tree in trees:
                 tree.hang_up()
             raise Interrupted("\n".join(in_hand)) from None
