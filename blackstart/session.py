@@ -79,6 +79,8 @@ class Session:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._channel is not None:
+            if kind is KeyboardInterrupt:  # whoever leaves does not wait for the agent to finish what it has in hand
+                self._channel.hang_up()
             self._channel.close()
             self._channel = None
 

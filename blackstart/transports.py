@@ -104,6 +104,8 @@ class LocalChannel:
         self._hung_up.set()
 
     def close(self) -> tuple[int, str]:
+        if self._ended is None and self._hung_up.is_set():
+            self._let_go()
         if self._ended is None:
             with contextlib.suppress(BrokenPipeError):
                 self._pipe(self._process.stdin).close()
@@ -117,6 +119,15 @@ class LocalChannel:
                 self._stderr.seek(0)
                 self._ended = status, self._stderr.read().decode("utf-8", "replace")
         return self._ended
+
+    def _let_go(self) -> None:
+        """The program finishes what it has in hand, and nobody waits for it."""
+        for stream in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(BrokenPipeError):
+                self._pipe(stream).close()
+        self._stderr.close()
+        self._process.returncode = -1  # or its object would complain that the program still runs
+        self._ended = -1, ""
 
 
 class Local:

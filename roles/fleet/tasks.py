@@ -7,10 +7,13 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blackstart.errors import BlackstartError, InputError
 from blackstart.front import Door, Result, task
+
+if TYPE_CHECKING:
+    from blackstart.session import Session
 
 JOURNAL = "/var/lib/blackstart/journal.jsonl"
 
@@ -103,24 +106,28 @@ def _ask_all(
     from blackstart.converge import POOL
     from roles import open_fleet
 
+    def ask(session: Session) -> Sequence[Any] | BlackstartError:
+        try:
+            with session:
+                return session.probe({"asked": questions})["asked"][0]
+        except BlackstartError as error:
+            return error
+
+    results, code = [], 0
     with open_fleet(door) as fleet, ThreadPoolExecutor(POOL) as pool:
-
-        def ask(name: str) -> Sequence[Any] | BlackstartError:
-            try:
-                with fleet.session(door.inventory.machines[name]) as session:
-                    return session.probe({"asked": questions})["asked"][0]
-            except BlackstartError as error:
-                return error
-
-        names = [machine.name for machine in door.machines]
-        results, code = [], 0
-        for name, answer in zip(names, pool.map(ask, names), strict=True):
-            if isinstance(answer, BlackstartError):
-                door.console.line(f"error: {answer}")
-                results.append({"name": name, "error": answer.as_dict()})
-                code = max(code, answer.code)
-                continue
-            found = show(name, answer)
-            results.append({"name": name, **found})
-            code = max(code, int(failed(found)))
+        sessions = {machine.name: fleet.session(machine) for machine in door.machines}
+        try:
+            for name, answer in zip(sessions, pool.map(ask, sessions.values()), strict=True):
+                if isinstance(answer, BlackstartError):
+                    door.console.line(f"error: {answer}")
+                    results.append({"name": name, "error": answer.as_dict()})
+                    code = max(code, answer.code)
+                    continue
+                found = show(name, answer)
+                results.append({"name": name, **found})
+                code = max(code, int(failed(found)))
+        except KeyboardInterrupt:
+            for session in sessions.values():
+                session.hang_up()
+            raise
     return Result(door.document(machines=results), code)

@@ -2,6 +2,7 @@ import hashlib
 import os
 import sys
 import threading
+import time
 
 import pytest
 
@@ -107,7 +108,7 @@ def test_hanging_up_from_another_thread_ends_the_listening():
     channel.hang_up()
     listener.join(10)
     assert heard == [b""]
-    assert channel.close()[0] == 0
+    assert channel.close() == (-1, "")
 
 
 def test_a_program_has_a_session_of_its_own_so_that_ctrl_c_does_not_reach_it():
@@ -147,3 +148,16 @@ def test_the_outer_connection_is_not_the_inner_machines_to_close():
     outer = Recorder()
     Through("inner", outer, list).close()
     assert not outer.closed
+
+
+def test_after_hanging_up_nobody_waits_for_the_program(tmp_path):
+    script = f"until [ -e {tmp_path}/gate ]; do sleep 0.05; done; touch {tmp_path}/ended"
+    channel = Local("here").start(["sh", "-c", script])
+    channel.hang_up()
+    assert channel.receive(60) == b""
+    assert channel.close() == (-1, "")
+    (tmp_path / "gate").touch()
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "ended").exists():
+        assert time.monotonic() < deadline, "the program was not let go on"
+        time.sleep(0.01)
