@@ -6,6 +6,7 @@ import ast
 import copy
 import io
 import re
+import threading
 import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -112,9 +113,15 @@ class Source:
         return (function for function in self.functions if function.name == name)
 
 
+# Machines are planned in threads, and CPython 3.11 counts the depth of all trees that it builds in one place: where
+# garbage collection lets another thread in, both end in a SystemError ("AST constructor recursion depth mismatch").
+_one_at_a_time = threading.Lock()
+
+
 def _parsed(content: bytes) -> ast.Module:
     try:
-        return ast.parse(content)
+        with _one_at_a_time:
+            return ast.parse(content)
     except SyntaxError as error:
         raise Unparsable(f"line {error.lineno or '?'}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:

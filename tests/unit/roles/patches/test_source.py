@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import ast
+import gc
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -78,3 +81,34 @@ def test_splicing_a_text_by_itself_changes_nothing(content: bytes, ranges: list[
 def test_overlapping_changes_are_refused() -> None:
     with pytest.raises(ValueError, match="overlap"):
         splice(b"abcdef", [Splice(0, 3, b"x"), Splice(2, 4, b"y")])
+
+
+class Straggler:
+    """Garbage whose end lets other threads in, wherever it is collected; there is always one more of it."""
+
+    left = 2000
+
+    def __init__(self) -> None:
+        self.me = self
+
+    def __del__(self) -> None:
+        Straggler.left -= 1
+        if Straggler.left > 0:
+            time.sleep(0.0001)
+            Straggler()
+
+
+def test_threads_that_parse_at_once_do_not_disturb_each_other() -> None:
+    content = b"def f(x):\n    return [a.b(c, d=1)[0] for a in x if a]\n" * 200
+    before = gc.get_threshold()
+    gc.set_threshold(50, 2, 2)
+    try:
+        for _ in range(4):
+            Straggler()
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda number: len(Source(f"{number}.py", content).functions), range(64)))
+    finally:
+        gc.set_threshold(*before)
+        Straggler.left = 0
+        gc.collect()
+    assert found == [200] * 64
