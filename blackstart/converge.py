@@ -78,11 +78,13 @@ def _tagged(roles: Sequence[Role[Any]], tags: Sequence[str]) -> list[Role[Any]]:
 
 
 def _apply_in_batches(pool: ThreadPoolExecutor, trees: Sequence[Tree], options: Options) -> None:
+    def apply(tree: Tree) -> None:
+        failed = [other.outer.machine.name for other in trees if other.failed]
+        if options.max_fail and len(failed) >= options.max_fail:
+            tree.leave_alone(f"{len(failed)} failed: {', '.join(failed)}")
+        else:
+            tree.apply()
+
     size = options.serial or max(len(trees), 1)
     for start in range(0, len(trees), size):
-        failed = [tree.outer.machine.name for tree in trees[:start] if tree.failed]
-        if options.max_fail and len(failed) >= options.max_fail:
-            for tree in trees[start:]:
-                tree.leave_alone(f"{len(failed)} failed: {', '.join(failed)}")
-            return
-        list(pool.map(Tree.apply, trees[start : start + size]))
+        list(pool.map(apply, trees[start : start + size]))

@@ -23,6 +23,7 @@ class Tree:
         self.fleet = fleet
         self.options = options
         self.input_error: InputError | None = None
+        self._left_alone = False
         described = inner or [one for one in fleet.inventory.machines.values() if one.through == outer.name]
         on_outer = [(role, machine) for machine in described for role in roles if role.on_host]
         if fleet.carries_roles(outer):
@@ -44,11 +45,16 @@ class Tree:
 
     @property
     def failed(self) -> bool:
-        return any(target.report.failed for target in self.targets())
+        """Whether something went wrong here; what was left alone did not fail."""
+        return not self._left_alone and any(target.report.failed for target in self.targets())
 
     def leave_alone(self, why: str) -> None:
+        """Do not begin; what has failed before its turn came keeps its own error."""
+        if self.failed:
+            return
+        self._left_alone = True
         for target in self.targets():
-            target.report.error = target.report.error or CheckError("not begun", where=target.machine.name, found=why)
+            target.report.error = CheckError("not begun", where=target.machine.name, found=why)
 
     def hang_up(self) -> None:
         for target in self.targets():

@@ -142,7 +142,17 @@ def test_after_too_many_failures_no_other_host_is_begun(tmp_path, sshd):
     reports = site.converge(serial=1, max_fail=1)
     assert reports["one"].failed
     assert reports["two"].error.message == reports["three"].error.message == "not begun"
+    assert reports["two"].error.found == reports["three"].error.found == "1 failed: one"
     assert not (site.root("two") / "app").exists()
+
+
+def test_a_host_that_cannot_be_reached_has_failed_before_any_is_begun(tmp_path, sshd):
+    site = Site(tmp_path, sshd, ("one", "two", "three"))
+    site.hosts["two"]["port"] = free_port()
+    reports = site.converge((LOOKS,), max_fail=1)
+    assert reports["two"].error.message == "the machine cannot be reached"
+    assert reports["one"].error.message == reports["three"].error.message == "not begun"
+    assert site.converge((LOOKS,), max_fail=2)["one"].counts["changed"] == 1
 
 
 # facts
