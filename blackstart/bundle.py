@@ -12,6 +12,7 @@ import hashlib
 import json
 import marshal
 import os
+import threading
 import zlib
 from collections.abc import Mapping
 from importlib.util import MAGIC_NUMBER
@@ -19,6 +20,7 @@ from pathlib import Path
 
 AGENT = Path(__file__).parent / "agent"
 PACKAGE = "blackstart_agent"
+HASH = 32
 KEPT = 8
 """Programs in the cache: of other checkouts, other versions, other Pythons."""
 
@@ -65,13 +67,12 @@ def program() -> bytes:
     """The agent as BOOTSTRAP reads it."""
     sources = _sources()
     digest = hashlib.sha256(MAGIC_NUMBER + json.dumps([BOOTSTRAP, LOADER, sources]).encode()).hexdigest()
-    place = _cache() / f"{digest}.agent"
-    try:
-        return place.read_bytes()
-    except OSError:
-        made = build(sources)
-    _keep(place, made)
-    return made
+    place = _cache() / f"{digest}.program"
+    kept = _kept(place)
+    if kept is None:
+        kept = build(sources)
+        _keep(place, kept)
+    return kept
 
 
 def build(sources: Mapping[str, str]) -> bytes:
@@ -98,13 +99,23 @@ def _cache() -> Path:
     return Path(os.environ.get("BLACKSTART_CACHE") or Path.home() / ".cache" / "blackstart") / "agents"
 
 
+def _kept(place: Path) -> bytes | None:
+    """What an earlier run kept, whole or not at all: its own hash stands before it."""
+    try:
+        content = place.read_bytes()
+    except OSError:
+        return None
+    made = content[HASH:]
+    return made if hashlib.sha256(made).digest() == content[:HASH] else None
+
+
 def _keep(place: Path, made: bytes) -> None:
     """For the next run; without a folder that can be written, each run builds its own."""
-    beside = place.with_suffix(f".{os.getpid()}")
+    beside = place.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
     try:
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with beside.open("wb") as stream:
-            stream.write(made)
+            stream.write(hashlib.sha256(made).digest() + made)
             os.fsync(stream.fileno())  # or a power cut leaves an empty program under a good name
         beside.rename(place)
         for old in sorted(place.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)[:-KEPT]:

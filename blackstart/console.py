@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from .errors import BlackstartError
 from .progress import Progress
 from .report import MachineReport, Record
 from .secrets import mask
@@ -53,7 +54,16 @@ class Console:
 
                 self._live.console.print(Text.from_ansi(self._folded(text)), soft_wrap=True)
             else:
-                print(self._folded(text), file=self._stream, flush=True)
+                self._print(self._folded(text))
+
+    def _print(self, text: str) -> None:
+        """Raises BlackstartError where there is no room for it, and BrokenPipeError where nobody reads any more."""
+        try:
+            print(text, file=self._stream, flush=True)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise unwritable(error) from None
 
     def _folded(self, text: str) -> str:
         """A long line goes on indented, on a terminal; what is read by programs stays one line."""
@@ -88,7 +98,7 @@ class Console:
         if record.state in QUIET and not self._verbose:
             return
         state = self.paint(f"{record.state:<8}", record.state)
-        first_line = record.detail.splitlines()[0][:MAX_DETAIL] if record.detail else ""
+        first_line = mask(record.detail).splitlines()[0][:MAX_DETAIL] if record.detail else ""
         detail = f"  ({first_line})" if first_line and record.state != "failed" else ""
         self.line(f"{state} {machine:<10} {record.role:<10} {record.name}{detail}{_duration(record.seconds)}")
         if self._diff and record.diff:
@@ -146,6 +156,10 @@ class Console:
                     self.line(f"  found: {text}")
                 if report.failure.remedy:
                     self.line(f"  do: {report.failure.remedy}")
+
+
+def unwritable(error: OSError) -> BlackstartError:
+    return BlackstartError("what is said cannot be written", found=error.strerror or str(error))
 
 
 def _duration(seconds: float) -> str:

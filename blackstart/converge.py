@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
+from .ask import leave
 from .errors import InputError, Interrupted
 from .fleet import Fleet, Options
 from .inventory import Machine
@@ -39,6 +40,7 @@ def converge(fleet: Fleet, machines: Sequence[Machine], options: Options) -> lis
             _apply_in_batches(pool, trees, options)
         except KeyboardInterrupt:
             in_hand = [line for tree in trees for target in tree.targets() if (line := target.in_hand())]
+            leave()
             for tree in trees:
                 tree.hang_up()
             raise Interrupted("\n".join(in_hand)) from None

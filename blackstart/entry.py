@@ -38,7 +38,7 @@ if ! usable; then
   export DEBIAN_FRONTEND=noninteractive
   { apt-get install -y --no-install-recommends python3 ||
     { apt-get update && apt-get install -y --no-install-recommends python3; }; } </dev/null >&2
-  usable || { printf '\\n%s\\n' '{"e":"refused","by":"no python"}'; exit 127; }
+  usable || { printf '\\n%s\\n' '{"e":"refused","by":"no python"}'; exec cat >/dev/null; }
 fi
 cd /
 exec /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \\

@@ -10,7 +10,7 @@ from .inventory import Inventory, Machine
 from .plan import Entrance, Role
 from .report import Record
 from .secrets import ask_password, reveal
-from .session import Session
+from .session import DEBIANS_PYTHON, Session
 from .ssh import SSH
 from .transports import Local, Through, Transport
 from .variables import Defaults, resolve
@@ -96,11 +96,12 @@ class Fleet:
         holds_others = any(other.through == machine.name for other in self.inventory.machines.values())
         return not holds_others and (self.bare or bool(machine.get("local")))
 
-    def session(self, machine: Machine, *, installs: bool = True) -> Session:
+    def session(self, machine: Machine, *, installs: bool = False) -> Session:
+        """`installs`: a machine without Python is given one, which only what may change it should do."""
         login = self.inventory.machines[machine.through] if machine.through else machine
         reference = login.variables.get("sudo_password")
         password = (lambda: reveal(reference.value, reference.place)) if reference else ask_password(login.name)
-        python = machine.get("python", "/usr/bin/python3")
+        python = machine.get("python", DEBIANS_PYTHON)
         return Session(self.transport(machine), python=python, password=password, installs=installs)
 
     def variables(self, role: Role[Any], machine: Machine) -> Any:

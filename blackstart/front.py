@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import gc
 import inspect
+import io
 import json as jsonlib
 import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from invoke.context import Context
@@ -19,7 +22,7 @@ from invoke.exceptions import Exit
 from invoke.tasks import Task
 from invoke.tasks import task as make_task
 
-from .console import Console, Timer
+from .console import Console, Timer, unwritable
 from .errors import BlackstartError, InputError, Interrupted
 from .options import FrontTask
 from .paths import ROLES, ROOT
@@ -37,16 +40,19 @@ BROKEN_PIPE = 141
 MACHINE_OPTIONS: Mapping[str, tuple[Any, str]] = {
     "inventory": ("", "inventory folder, or a name below inventory/ (else BLACKSTART_INVENTORY, site, sandbox)"),
     "limit": ("", "only these machines: names, groups, patterns, comma separated; ! takes away"),
-    "tags": ("", "only these roles, comma separated"),
     "set": ([], "KEY=VALUE over every other source of that variable; may be repeated"),
 }
-CONVERGE_OPTIONS: Mapping[str, tuple[Any, str]] = {
+CHANGE_OPTIONS: Mapping[str, tuple[Any, str]] = {
     "check": (False, "change nothing; say what would change"),
     "diff": (False, "show the differences"),
     "restart": (False, "allow what runs to be restarted"),
+    "yes": (False, "do not ask before a restart"),
+}
+CONVERGE_OPTIONS: Mapping[str, tuple[Any, str]] = {
+    **CHANGE_OPTIONS,
+    "tags": ("", "only these roles: names, patterns, comma separated"),
     "serial": (0, "so many hosts at a time; 0: all"),
     "max_fail": (0, "begin no further host after so many failed; 0: no bound"),
-    "yes": (False, "do not ask before a restart"),
 }
 COMMON_OPTIONS: Mapping[str, tuple[Any, str]] = {
     "json": (False, "print one JSON document and nothing else"),
@@ -68,7 +74,12 @@ class Door:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        return tuple(part.strip() for part in self.options.get("tags", "").split(",") if part.strip())
+        """Raises InputError where tags are given and none is left."""
+        given = self.options.get("tags", "")
+        tags = tuple(part.strip() for part in given.split(",") if part.strip())
+        if given and not tags:
+            raise InputError("no tag is named", where="--tags", found=repr(given))
+        return tags
 
     @functools.cached_property
     def defaults(self) -> Defaults:
@@ -103,7 +114,11 @@ class Door:
         asked = sys.stdin.isatty() and sys.stdout.isatty() and not self.options["json"]
         if not asked or self.options["yes"] or self.inventory.simulated:
             return
-        if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+        try:
+            answer = input(f"{question} [y/N] ")
+        except EOFError:
+            answer = ""
+        if answer.strip().lower() not in ("y", "yes"):
             raise InputError("not confirmed; nothing was touched", remedy="say yes, or give --yes")
 
     def timed(self, name: str) -> _Timed:
@@ -140,6 +155,7 @@ Body = Callable[..., Result]
 def task(
     *,
     machines: bool = False,
+    changes: bool = False,
     converges: bool = False,
     help: Mapping[str, str] | None = None,
     positional: Sequence[str] = (),
@@ -148,10 +164,12 @@ def task(
 ) -> Callable[[Body], Task[Any]]:
     """Make a task of `body(door, **its own parameters) -> Result`.
 
-    `machines` adds the options that choose machines, `converges` those of a run that may change them as well.
+    `machines` adds the options that choose machines, `changes` those of a task that may change them as well, and
+    `converges` those of a whole run.
     """
     shared = {
-        **(MACHINE_OPTIONS if machines or converges else {}),
+        **(MACHINE_OPTIONS if machines or changes or converges else {}),
+        **(CHANGE_OPTIONS if changes else {}),
         **(CONVERGE_OPTIONS if converges else {}),
         **COMMON_OPTIONS,
     }
@@ -200,6 +218,7 @@ def _as_keywords(parameters: Iterable[inspect.Parameter]) -> list[inspect.Parame
 
 def _run(body: Body, options: dict[str, Any], own: dict[str, Any]) -> int:
     """Run a body; what it raises becomes a message and a code. Anything unforeseen is a fault of ours, said so."""
+    _prepare_streams()
     as_json = options["json"]
     door = Door(options, Console(silent=as_json, diff=bool(options.get("diff")), verbose=options["verbose"]))
     try:
@@ -222,7 +241,22 @@ def _run(body: Body, options: dict[str, Any], own: dict[str, Any]) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         return _nobody_reads()
+    except OSError as error:
+        _nobody_reads()
+        if as_json:  # lines for people were flushed one by one, so this was said
+            print(f"error: {unwritable(error)}", file=sys.stderr)
+        return max(result.code, 1)
     return result.code
+
+
+def _prepare_streams() -> None:
+    """A closed stream is an empty one, and no text is too odd for a terminal's or a file's encoding."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  lives as long as the process
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _left(interrupted: Interrupted, as_json: bool) -> Result:
@@ -238,9 +272,13 @@ def _fault(as_json: bool) -> Result:
     import tempfile
     import traceback
 
-    with tempfile.NamedTemporaryFile("w", prefix="blackstart-fault-", suffix=".txt", delete=False) as stream:
-        stream.write(mask(traceback.format_exc()))
-    message = f"blackstart met a fault of its own; please report it with {stream.name}"
+    trace = mask(traceback.format_exc())
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="blackstart-fault-", suffix=".txt", delete=False) as stream:
+            stream.write(trace)
+        message = f"blackstart met a fault of its own; please report it with {stream.name}"
+    except OSError:
+        message = f"blackstart met a fault of its own; please report it with this trace:\n{trace}"
     if not as_json:
         print(f"error: {message}", file=sys.stderr)
     return Result({"error": {"stage": "fault", "message": message}}, 1)
@@ -248,7 +286,8 @@ def _fault(as_json: bool) -> Result:
 
 def _nobody_reads() -> int:
     """`inv … | head` is no error of ours; what else is written while ending must not raise again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(OSError):  # a stand-in for stdout has no number
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return BROKEN_PIPE
 
 

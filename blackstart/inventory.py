@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,9 @@ CONNECTION_VARIABLES = (
     "local",
     "sudo_password",
 )
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+"""A machine's name: it stands in file names, limits and reports."""
 
 
 @dataclass(frozen=True)
@@ -74,27 +78,30 @@ class Inventory:
 
         Raises InputError for a pattern that matches nothing.
         """
+        if not self.machines:
+            raise InputError("the inventory has no machine", where=shown(self.path / "hosts.yml"))
         if not limit:
             return list(self.machines.values())
-        chosen: set[str] = set()
         patterns = [part.strip() for part in limit.split(",") if part.strip()]
-        if all(part.startswith("!") for part in patterns):
-            chosen = set(self.machines)
-        for pattern in patterns:
-            matched = {
-                machine.name
-                for machine in self.machines.values()
-                if any(fnmatch.fnmatchcase(word, pattern.lstrip("!")) for word in (machine.name, *machine.groups))
-            }
-            if not matched:
-                known = sorted({word for machine in self.machines.values() for word in (machine.name, *machine.groups)})
-                raise InputError(
-                    f"the limit {pattern!r} matches nothing", where=shown(self.path), found="known: " + ", ".join(known)
-                )
-            chosen = chosen - matched if pattern.startswith("!") else chosen | matched
+        named = [self._matching(pattern) for pattern in patterns if not pattern.startswith("!")]
+        # As in Ansible, what is taken away stays away, wherever in the limit it stands.
+        away = [self._matching(pattern) for pattern in patterns if pattern.startswith("!")]
+        chosen = (set().union(*named) if named else set(self.machines)).difference(*away)
         if not chosen or not patterns:
             raise InputError(f"the limit {limit!r} leaves no machine", where=shown(self.path))
         return [machine for machine in self.machines.values() if machine.name in chosen]
+
+    def _matching(self, pattern: str) -> set[str]:
+        """The names of the machines that a pattern means, by their own name or a group's. Raises InputError."""
+        words = {machine.name: (machine.name, *machine.groups) for machine in self.machines.values()}
+        bare = pattern.removeprefix("!")
+        matched = {name for name in words if any(fnmatch.fnmatchcase(word, bare) for word in words[name])}
+        if not matched:
+            known = sorted({word for own in words.values() for word in own})
+            raise InputError(
+                f"the limit {pattern!r} matches nothing", where=shown(self.path), found="known: " + ", ".join(known)
+            )
+        return matched
 
 
 @dataclass
@@ -115,7 +122,8 @@ def locate(given: str | None, environment: Mapping[str, str], root: Path) -> Pat
         site = root / "inventory" / "site"
         return site if site.exists() else root / "inventory" / "sandbox"
     by_name = root / "inventory" / named
-    path = by_name if "/" not in named and by_name.is_dir() else Path(named)
+    is_name = "/" not in named and named not in (".", "..")
+    path = by_name if is_name and by_name.is_dir() else Path(named)
     if not path.is_dir():
         known = sorted(folder.parent.name for folder in (root / "inventory").glob("*/hosts.yml"))
         raise InputError(
@@ -165,6 +173,12 @@ class _Reader:
         group.variables.update(self._variables(self.hosts, (*keys, "vars"), body.get("vars")))
         for host, values in _mapping(self.hosts, (*keys, "hosts"), body.get("hosts")).items():
             place = (*keys, "hosts", host)
+            if not NAME.fullmatch(host):
+                raise InputError(
+                    f"{host!r} cannot be a machine's name",
+                    where=self.hosts.place(place),
+                    remedy="letters, digits, dots, hyphens and underscores; name each machine, ranges are not known",
+                )
             self.members.setdefault(host, set()).add(name)
             self.places.setdefault(host, self.hosts.place(place))
             self.host_variables.setdefault(host, {}).update(self._variables(self.hosts, place, values))
@@ -174,11 +188,16 @@ class _Reader:
     def measure_depths(self) -> None:
         """A group is as deep as its longest way down from `all`, wherever hosts.yml names it first."""
 
+        known: dict[str, int] = {}
+
         def depth(name: str, heirs: tuple[str, ...]) -> int:
             if name in heirs:
                 way = " -> ".join([*heirs[heirs.index(name) :], name])
                 raise InputError("a group is below itself", where=shown(self.hosts.path), found=way)
-            return max((depth(parent, (*heirs, name)) + 1 for parent in self.groups[name].parents), default=0)
+            if name not in known:
+                parents = self.groups[name].parents
+                known[name] = max((depth(parent, (*heirs, name)) + 1 for parent in parents), default=0)
+            return known[name]
 
         for group in self.groups.values():
             group.depth = depth(group.name, ())

@@ -54,7 +54,7 @@ def _read(kind: str, source: Any, place: str) -> str:
     if kind == "command" and isinstance(source, list) and source and all(isinstance(word, str) for word in source):
         try:
             ran = subprocess.run(source, stdout=subprocess.PIPE, text=True, check=True)
-        except (OSError, subprocess.CalledProcessError, UnicodeDecodeError) as error:
+        except (OSError, ValueError, subprocess.CalledProcessError) as error:
             found = f"{source[0]}: {type(error).__name__}"
             raise InputError("the secret's command failed", where=place, found=found) from None
         return ran.stdout
@@ -67,10 +67,10 @@ def ask_password(machine: str) -> Callable[[], str] | None:
 
 
 def _prompt(machine: str) -> str:
-    import getpass
+    from .ask import ask_unseen
 
+    value = ask_unseen(f"sudo password on {machine}: ", machine)
     with _lock:
-        value = getpass.getpass(f"sudo password on {machine}: ")
         _revealed.add(value)
     return value
 

@@ -30,11 +30,17 @@ MAX_NOISE = 65536
 SUDO_S = 10.0
 """Patience with sudo, which asks again where a password is wrong, and then waits."""
 
+DEBIANS_PYTHON = "/usr/bin/python3"
+
 Event = dict[str, Any]
 
 
 def controller_name() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}"
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as in some containers
+        name = str(os.getuid())
+    return f"{name}@{socket.gethostname()} pid {os.getpid()}"
 
 
 class _Silence(ConnectError):
@@ -48,13 +54,13 @@ class Session:
         self,
         transport: Transport,
         *,
-        python: str = "/usr/bin/python3",
+        python: str = DEBIANS_PYTHON,
         password: Callable[[], str] | None = None,
         installs: bool = True,
     ) -> None:
         """`password` is asked for sudo's, once and only where the machine wants one.
 
-        A Python that is missing is installed where it `installs`, and a CheckError else.
+        Debian's Python is installed where it is missing and this `installs`; else that is a CheckError.
         """
         self._transport = transport
         self._python = python
@@ -65,6 +71,7 @@ class Session:
         self._noise = 0
         self._answering = False
         self._channel: Channel | None = None
+        self._left = False
         self._buffer = b""
         self.execs = 0
 
@@ -85,7 +92,11 @@ class Session:
             self._channel = None
 
     def hang_up(self) -> None:
-        """From another thread: the agent finishes its resource and ends; this side hears no more of it."""
+        """From another thread: the agent finishes its resource and ends; this side hears no more of it.
+
+        Nothing is begun any more, even where the machine is only being connected to.
+        """
+        self._left = True
         if self._channel is not None:
             self._channel.hang_up()
 
@@ -97,13 +108,18 @@ class Session:
         if self._channel is None:
             self._answering, self._greeted, self._noise, self._buffer = False, False, 0, b""
             self._patience = SILENCE_S
-            install = self._installs and not ahead
+            install = self._installs and not ahead and self._python == DEBIANS_PYTHON
+            self._require_presence()
             self._channel = self._transport.start_as_root(entry.agent(self._python, install=install))
             self.execs += 1
             if not self._transport.login_is_root:
                 self._become_root(self._channel)
             self._channel.send(bundle.program())
         return self._channel
+
+    def _require_presence(self) -> None:
+        if self._left:
+            raise ConnectError("left before it was asked", where=self.where)
 
     def _become_root(self, channel: Channel) -> None:
         """The machine says whether sudo wants a password; sent unasked, it would be read as the program."""
@@ -138,6 +154,7 @@ class Session:
     def request(self, operation: str, **fields: Any) -> Iterator[Event]:
         """The events that answer a request, signs of life left out. Raises ConnectError and CheckError."""
         channel = self._started()
+        self._require_presence()
         while self._answering:  # whoever asked before did not listen to the end
             self._answering = self._next_event()["e"] != "end"
         body = json.dumps({"op": operation, "controller": controller_name(), **fields}).encode()
@@ -157,11 +174,18 @@ class Session:
                     continue
                 case "missing":
                     self.__exit__(None, None, None)
+                    if self._python != DEBIANS_PYTHON:
+                        raise ConnectError(
+                            "the Python that the inventory names is not there",
+                            where=self.where,
+                            found=self._python,
+                            remedy="correct python:, or leave it out for Debian's",
+                        )
                     if not self._installs:
                         raise CheckError(
-                            "there is no usable Python, and a check installs nothing",
+                            "there is no usable Python, and only what may change a machine installs it",
                             where=self.where,
-                            remedy="run without --check, which installs it first, or install python3 there",
+                            remedy="inv up does, or install python3 there",
                         )
                     self._started().send(frame)
                 case "refused":

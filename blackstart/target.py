@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -53,6 +54,7 @@ class Target:
         self.retries = 0
         self.connecting: Future[None] | None = None
         self._in_hand: Resource | None = None
+        self._left = threading.Event()
 
     def in_hand(self) -> str:
         """What is being done right now, in the words for whoever leaves it."""
@@ -60,6 +62,11 @@ class Target:
             return ""
         goes_on = "a job, goes on by itself" if self._in_hand.kind == JOB else "is finished"
         return f"{self.machine.name}: {self._in_hand.name}, {goes_on}"
+
+    def leave(self) -> None:
+        """From another thread: nothing more is begun here, and what is in hand is not waited for."""
+        self._left.set()
+        self.session.hang_up()
 
     def close(self) -> None:
         self.session.__exit__(None, None, None)
@@ -172,6 +179,7 @@ class Target:
             retry=tenacity.retry_if_exception_type(_Passing),
             stop=tenacity.stop_after_attempt(PATIENCE),
             wait=tenacity.wait_exponential(self.fleet.pause_s, max=30),
+            sleep=tenacity.sleep_using_event(self._left),
             before_sleep=before_sleep,
             reraise=True,
         )

@@ -58,7 +58,7 @@ class Tree:
 
     def hang_up(self) -> None:
         for target in self.targets():
-            target.session.hang_up()
+            target.leave()
 
     def close(self) -> None:
         for target in reversed(self.targets()):

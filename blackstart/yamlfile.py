@@ -40,7 +40,7 @@ def shown(path: Path) -> str:
     """A path as a person would type it: relative where it lies below the working directory."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
+    except (ValueError, OSError, RuntimeError):  # elsewhere, or nowhere: a circle of links
         return str(path)
 
 

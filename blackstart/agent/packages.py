@@ -18,6 +18,13 @@ PASSING = re.compile(
 )
 
 
+def _in_pieces() -> List[str]:
+    """Packages that died while they were unpacked: dpkg wants them unpacked anew before it does anything else."""
+    ran = run(["dpkg-query", "-W", "-f", "${db:Status-Abbrev}\\t${Package}\\n"])
+    states = [line.split("\t") for line in ran.output.splitlines() if "\t" in line]
+    return [name for state, name in states if state[2:3] == "R"]
+
+
 class Apt(Kind):
     """Packages that are installed and configured. A dpkg run that was killed half-way is finished first."""
 
@@ -38,9 +45,13 @@ class Apt(Kind):
     def apply(self) -> str:
         missing = self._missing()
         if os.path.isdir("/var/lib/dpkg/updates") and os.listdir("/var/lib/dpkg/updates"):
-            self._run(["dpkg", "--configure", "-a"])
+            # Whether it could is told by what is then left in pieces.
+            run(["dpkg", "--configure", "-a"], env=NONINTERACTIVE, on_line=self.context.say)
         options = ["-o", "DPkg::Lock::Timeout=%d" % LOCK_WAIT_S, "-o", "Dpkg::Options::=--force-confold"]
         install = ["apt-get", "install", "-y", "--no-install-recommends", *options, *missing]
+        in_pieces = _in_pieces()
+        if in_pieces:
+            install += ["--reinstall", *in_pieces]
         first = run(install, env=NONINTERACTIVE, on_line=self.context.say)
         if first.status != 0:
             # Most often the package lists are older than the mirror.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from blackstart.session import Session
 
 JOURNAL = "/var/lib/blackstart/journal.jsonl"
+MOST_LINES = 1_000_000
 
 
 @task(machines=True, name="exec", help={"timeout": "seconds that the command may take"})
@@ -24,6 +26,8 @@ def exec_(door: Door, timeout: float = 600.0) -> Result:
     command = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
     if not command:
         raise InputError("no command is given", where="inv exec", remedy="it comes last: inv exec --limit H -- COMMAND")
+    if not 0 < timeout < math.inf:
+        raise InputError("--timeout is a number of seconds above 0", where="--timeout", found=str(timeout))
     question = {"probe": "run", "argv": command, "timeout": timeout}
 
     def show(name: str, answers: Sequence[Any]) -> dict[str, Any]:
@@ -33,7 +37,7 @@ def exec_(door: Door, timeout: float = 600.0) -> Result:
             door.console.line(f"  {line}")
         return {"status": ran["status"], "output": ran["output"]}
 
-    return _ask_all(door, [question], show, failed=lambda found: found["status"] != 0)
+    return _ask_all(door, [question], show, failed=lambda found: found["status"] != 0, installs=True)
 
 
 @task(machines=True)
@@ -57,8 +61,8 @@ def probe(door: Door) -> Result:
 @task(machines=True, help={"host": "the machine, as --limit names it", "lines": "how many of the last entries"})
 def journal(door: Door, host: str = "", lines: int = 50) -> Result:
     """Show who changed what on a machine, and when, with the hashes before and after."""
-    if lines < 1:
-        raise InputError("--lines is at least 1", where="--lines", found=str(lines))
+    if not 1 <= lines <= MOST_LINES:
+        raise InputError(f"--lines is 1 to {MOST_LINES}", where="--lines", found=str(lines))
     if host:
         door.options["limit"] = host
 
@@ -101,8 +105,10 @@ def _ask_all(
     questions: Sequence[dict[str, Any]],
     show: Callable[[str, Sequence[Any]], dict[str, Any]],
     failed: Callable[[dict[str, Any]], bool] = lambda found: False,
+    installs: bool = False,
 ) -> Result:
     """Ask every machine at once; show in the inventory's order. One that fails does not hide the others."""
+    from blackstart.ask import leave
     from blackstart.converge import POOL
     from roles import open_fleet
 
@@ -115,18 +121,19 @@ def _ask_all(
 
     results, code = [], 0
     with open_fleet(door) as fleet, ThreadPoolExecutor(POOL) as pool:
-        sessions = {machine.name: fleet.session(machine) for machine in door.machines}
+        sessions = {machine.name: fleet.session(machine, installs=installs) for machine in door.machines}
         try:
             for name, answer in zip(sessions, pool.map(ask, sessions.values()), strict=True):
                 if isinstance(answer, BlackstartError):
                     door.console.line(f"error: {answer}")
                     results.append({"name": name, "error": answer.as_dict()})
-                    code = max(code, answer.code)
+                    code = 1  # even where it was the input: others may have been asked
                     continue
                 found = show(name, answer)
                 results.append({"name": name, **found})
                 code = max(code, int(failed(found)))
         except KeyboardInterrupt:
+            leave()
             for session in sessions.values():
                 session.hang_up()
             raise

@@ -144,19 +144,19 @@ def new(door: Door, name: str, diff: str, title: str = "") -> Result:
     return Result({"made": [str(path) for path in made]})
 
 
-@task(converges=True, help={"source": SOURCE, "patch": PATCH})
+@task(changes=True, help={"source": SOURCE, "patch": PATCH})
 def apply(door: Door, source: str = "", patch: str = "") -> Result:
     """Apply what is needed; a drifted patch is never forced. Ends with 1 while one is needed or drifted."""
     return _change(door, source, patch, "apply")
 
 
-@task(converges=True, help={"source": SOURCE, "patch": PATCH})
+@task(changes=True, help={"source": SOURCE, "patch": PATCH})
 def revert(door: Door, source: str = "", patch: str = "") -> Result:
     """Take patches out again, to the byte."""
     return _change(door, source, patch, "revert")
 
 
-@task(converges=True, help={"source": SOURCE, "patch": PATCH})
+@task(changes=True, help={"source": SOURCE, "patch": PATCH})
 def adopt(door: Door, source: str = "", patch: str = "") -> Result:
     """Record what was applied by hand, so that a later change of it is noticed."""
     return _change(door, source, patch, "adopt")
@@ -206,6 +206,8 @@ def _change(door: Door, source: str, patch: str, what: str) -> Result:
     if source:
         found = _on_source(door, source, patches, what, dry=door.check, always_diff=False)
         return Result(found, 0 if door.check else _code(what, found))
+    if door.options["restart"] and not door.check:
+        door.confirm(f"Restart what runs on {', '.join(machine.name for machine in door.machines)}, if need be?")
     return _each_machine(door, lambda fleet, machine: _on_machine(door, fleet, machine, patches, what), what)
 
 
@@ -254,7 +256,7 @@ def _each_machine(door: Door, act: Callable[[Fleet, Machine], dict[str, Any]], w
             except BlackstartError as error:
                 result["error"] = error.as_dict()
                 door.console.line(f"error: {error}")
-                code = max(code, error.code)
+                code = max(code, error.code if len(engines) == 1 else 1)  # others may have been changed
             results.append(result)
     return Result(door.document(machines=results), code)
 
@@ -308,7 +310,7 @@ def _on_machine(door: Door, fleet: Fleet, machine: Machine, patches: Sequence[Pa
     variables = resolve(machine, fleet.defaults, state.Variables)
     questions = facts.probes(variables.ml_env_link, patches)
     restart = f"restart {variables.server_unit}"
-    with fleet.session(machine) as session:
+    with fleet.session(machine, installs=not door.check) as session:
         answers, digest = session.probe({"patches": questions})["patches"]
         installed = _installed(machine, facts.read(answers, patches), patches, variables.ml_env_link)
         planned = committed.plan_each(patches, installed, lambda own, found: _planned(what, own, found))

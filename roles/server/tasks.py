@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from blackstart.plan import State
     from roles.server.state import Variables
 
+MOST_LINES = 1_000_000
 NEEDLE = "sglang::"
 """What the command lines of the engine's children begin with; their short names are cut off before it tells."""
 
@@ -47,6 +48,8 @@ def status(door: Door) -> Result:
 @task(machines=True, help={"lines": "how many of the last lines"})
 def logs(door: Door, lines: int = 50) -> Result:
     """Show the server's last log lines."""
+    if not 1 <= lines <= MOST_LINES:
+        raise InputError(f"--lines is 1 to {MOST_LINES}", where="--lines", found=str(lines))
     return _each(door, "", lambda fleet, machine: _logs(fleet, machine, lines), show=_show_log)
 
 
@@ -105,14 +108,18 @@ def _variables(fleet: Fleet, machine: Machine) -> Variables:
     return resolve(machine, fleet.defaults, Variables)
 
 
-def _carry_out(fleet: Fleet, machine: Machine, state: State) -> None:
-    """One plan of this role alone. Raises VerifyError with what the machine said."""
+def _carry_out(fleet: Fleet, machine: Machine, state: State) -> bool:
+    """One plan of this role alone, restarting nothing; whether a restart is pending.
+
+    Raises VerifyError with what the machine said.
+    """
     from blackstart.plan import Section, plan_to_wire
 
     section = Section("server", machine.name, (), "", state)
     resources = section.by_id()
-    with fleet.session(machine) as session:
-        for event in session.converge(plan_to_wire([section], check=False, restart=True, empty=False)):
+    pending = False
+    with fleet.session(machine, installs=True) as session:
+        for event in session.converge(plan_to_wire([section], check=False, restart=False, empty=False)):
             name = resources[event["id"]].name if event.get("id") in resources else event.get("name", "")
             if event["e"] == "start":
                 fleet.listener.begins(machine.name, "server", name)
@@ -120,6 +127,8 @@ def _carry_out(fleet: Fleet, machine: Machine, state: State) -> None:
                 fleet.listener.says(machine.name, event["line"])
             elif event["e"] == "done" and event["state"] == "failed":
                 raise VerifyError(name, where=machine.name, found=event["detail"], remedy=event.get("remedy", ""))
+            pending |= event.get("state") == "pending"
+    return pending
 
 
 def _facts(fleet: Fleet, machine: Machine, questions: Sequence[dict[str, Any]]) -> list[Any]:
@@ -133,8 +142,9 @@ def _start(fleet: Fleet, machine: Machine) -> dict[str, Any]:
 
     variables = _variables(fleet, machine)
     facts = _facts(fleet, machine, [dict(question) for question in probes(variables)])
-    _carry_out(fleet, machine, state(variables, facts))
-    return {"state": "ready", "profile": variables.server_profile, "model": variables.served_model()}
+    pending = _carry_out(fleet, machine, state(variables, facts))
+    ready = {"state": "ready", "profile": variables.server_profile, "model": variables.served_model()}
+    return {**ready, "pending": "a restart: inv server.restart"} if pending else ready
 
 
 def _restart(fleet: Fleet, machine: Machine) -> dict[str, Any]:
@@ -193,8 +203,6 @@ def _status(fleet: Fleet, machine: Machine) -> dict[str, Any]:
 
 
 def _logs(fleet: Fleet, machine: Machine, lines: int) -> dict[str, Any]:
-    if lines < 1:
-        raise InputError("--lines is at least 1", where="--lines", found=str(lines))
     variables = _variables(fleet, machine)
     argv = ["journalctl", "-u", variables.server_unit, "-n", str(lines), "--no-pager", "-o", "cat"]
     (ran,) = _facts(fleet, machine, [{"probe": "run", "argv": argv}])

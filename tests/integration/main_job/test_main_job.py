@@ -162,6 +162,20 @@ def test_stop_leaves_no_process_and_start_brings_it_back(served: Ran, inv: Inv, 
     assert inv("server.status", "--json").json["machines"][0]["ready"] is True
 
 
+def test_start_from_another_profile_restarts_nothing_that_serves(
+    served: Ran, inv: Inv, in_container: InContainer
+) -> None:
+    pid = server_pid(in_container)
+    started = inv("server.start", "--profile", "glm-5-nvfp4-latency", "--json")
+    assert started.code == 0, started.out + started.err
+    assert "restart" in started.json["machines"][0]["pending"]
+    assert server_pid(in_container) == pid
+    restarted = inv("server.restart", "--json")
+    assert restarted.code == 0, restarted.out + restarted.err
+    assert "pending" not in restarted.json["machines"][0]
+    assert server_pid(in_container) != pid
+
+
 class TestBadInput:
     """One clear error each, exit code 2 (1 where it is a machine that fails), and nothing touched."""
 

@@ -373,11 +373,11 @@ def test_a_banner_of_a_shell_start_file_does_no_harm(tmp_path, start_sshd):
     assert states(site.converge()["box"]) == ["changed"] * 6
 
 
-def test_a_machine_without_the_named_python_is_said_in_a_check(site):
+def test_a_machine_without_the_named_python_is_said_and_nothing_is_installed_for_it(site):
     with site.fleet() as fleet:
-        session = fleet.session(fleet.inventory.machines["box"], installs=False)
+        session = fleet.session(fleet.inventory.machines["box"], installs=True)
         session._python = "/no/such/python"
-        with pytest.raises(CheckError, match="no usable Python"):
+        with pytest.raises(ConnectError, match="the Python that the inventory names is not there"):
             list(session.converge({"sections": []}))
 
 

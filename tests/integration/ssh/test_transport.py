@@ -359,5 +359,5 @@ def test_an_odd_locale_does_no_harm(start_sshd, connect, tmp_path):
 def test_a_python_that_is_not_there_is_said_and_a_check_installs_none(sshd, connect, tmp_path):
     with Session(connect(sshd), python=str(tmp_path / "python"), installs=False) as session:
         session.start()
-        with pytest.raises(Exception, match="no usable Python"):
+        with pytest.raises(ConnectError, match="the Python that the inventory names is not there"):
             session.probe({"g": []})

@@ -11,6 +11,7 @@ from blackstart.errors import ConnectError, InputError, Interrupted
 from blackstart.fleet import Fleet, Options
 from blackstart.inventory import Inventory, Machine, Value
 from blackstart.plan import Entrance, Role, State
+from blackstart.target import Target
 
 
 class Variables:
@@ -47,6 +48,11 @@ class Agent:
             for spec in section["resources"]:
                 events.append({"e": "done", "id": spec["id"], "state": "ok", "seconds": 0})
         self.waiting += b"".join(json.dumps(event).encode() + b"\n" for event in [*events, {"e": "end"}])
+
+    def specs(self):
+        """The resources that it was asked to apply."""
+        sections = [part for request in self.requests for part in request["plan"]["sections"]]
+        return [spec for part in sections for spec in part["resources"]]
 
     def receive(self, deadline_s):
         data, self.waiting = self.waiting, b""
@@ -178,6 +184,35 @@ def test_whoever_leaves_is_told_what_goes_on_without_them(run, monkeypatch, reso
         run([machine("box", address="198.51.100.1")], role(lambda variables, facts: wanted))
     assert caught.value.found == told
     assert caught.value.code == 130
+
+
+class IllMirror(Agent):
+    """Its first resource fails in a way that may pass by itself."""
+
+    def send(self, data):
+        super().send(data)
+        specs = [
+            spec for request in self.requests for part in request["plan"]["sections"] for spec in part["resources"]
+        ]
+        for spec in specs[:1]:
+            failed = {"e": "done", "id": spec["id"], "state": "failed", "seconds": 0, "passing": True}
+            self.waiting = json.dumps(failed).encode() + b"\n" + json.dumps({"e": "end"}).encode() + b"\n"
+
+
+def test_whoever_leaves_while_something_is_to_pass_by_itself_begins_nothing_more(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "Agent", IllMirror)
+    monkeypatch.setattr(fleets, "resolve", lambda machine, defaults, model: Variables())
+    box, way = machine("box", address="198.51.100.1"), Way("box")
+    entrance = Entrance(role(), lambda variables, argv: list(argv), lambda variables, facts: True)
+    with Fleet(Inventory(Path("a test"), False, {"box": box}), {}, [role()], entrance, Deaf()) as fleet:
+        monkeypatch.setattr(fleet, "_make_transport", lambda one: way)
+        fleet.pause_s = 600
+        target = Target(fleet, Options(), box, [(role(), box)])
+        target.plan()
+        monkeypatch.setattr(fleet.listener, "says", lambda machine, line: target.leave())
+        with pytest.raises(ConnectError, match="left"):
+            target.carry_out()
+    assert way.operations == ["converge"]
 
 
 def test_agents_are_ended_with_their_machine_not_with_the_fleet(run):

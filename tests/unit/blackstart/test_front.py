@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import subprocess
@@ -5,14 +6,16 @@ import sys
 import tempfile
 import textwrap
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.program import Program
 
+from blackstart.console import Console
 from blackstart.errors import CheckError, InputError
-from blackstart.front import COMMON_OPTIONS, Result, require, task
+from blackstart.front import COMMON_OPTIONS, Door, Result, require, task
 from blackstart.paths import ROOT
 
 TASKS = """\
@@ -52,7 +55,12 @@ def fails(door, how: str) -> Result:
             door.console.line("line")
     return Result({"how": how}, 1)
 
-namespace = Collection(greet, options, hosts, fails)
+@task(changes=True)
+def changes(door) -> Result:
+    '''Change something.'''
+    return Result({})
+
+namespace = Collection(greet, options, hosts, fails, changes)
 """
 
 HOSTS = "simulated: true\nall: {hosts: {one: {local: true}, two: {local: true}}}\n"
@@ -248,3 +256,58 @@ def test_listing_the_projects_tasks_loads_nothing_heavy():
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
+
+
+# odd surroundings
+
+
+@pytest.mark.parametrize("task", ["greet Ada", "greet Ada --json"])
+def test_a_full_disk_behind_stdout_is_said_in_a_line(tmp_path, task):
+    ran = as_process(tmp_path, f"$INV {task} >/dev/full")
+    assert (ran.returncode, ran.stderr) == (
+        1,
+        "error: what is said cannot be written\n  found: No space left on device\n",
+    )
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("task", ["greet Ada", "greet Ada --json", "fails --how input"])
+def test_a_closed_stream_does_no_harm(tmp_path, closed, task):
+    ran = as_process(tmp_path, f"$INV {task} {closed}")
+    assert ran.returncode == (2 if "fails" in task else 0)
+    assert "Traceback" not in ran.stdout + ran.stderr
+
+
+def test_what_the_terminal_cannot_show_is_shown_by_its_number(tmp_path):
+    ran = as_process(tmp_path, "PYTHONIOENCODING=ascii:strict $INV greet $'\\xc3\\xbc\\xe9'")
+    assert (ran.returncode, ran.stdout) == (0, "hello \\xfc\\udce9\n")
+
+
+def test_a_fault_that_cannot_be_kept_is_shown(tmp_path):
+    code = "import tempfile; tempfile.NamedTemporaryFile = lambda *a, **k: open('/nowhere/x')\n"
+    (tmp_path / "sitecustomize.py").write_text(code)
+    ran = as_process(tmp_path, "PYTHONPATH=$PYTHONPATH:. $INV fails --how fault")
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("error: blackstart met a fault of its own; please report it with this trace:\n")
+    assert "ValueError: something of ours" in ran.stderr
+
+
+def test_an_end_of_input_is_no_yes(front_door, monkeypatch):
+    door = Door({"json": False, "yes": False}, Console())
+    door.__dict__["inventory"] = SimpleNamespace(simulated=False)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    with pytest.raises(InputError, match="not confirmed"):
+        door.confirm("Restart?")
+
+
+def test_tags_that_name_none_are_not_all_of_them(front_door):
+    ran = front_door("options", "--tags", " , ")
+    assert ran.returncode == 2 and "no tag is named" in ran.stderr
+
+
+def test_a_task_has_no_option_that_it_would_not_heed(front_door):
+    said = front_door("--help", "changes").stdout
+    assert "--check" in said and "--limit" in said
+    assert not {"--tags", "--serial", "--max-fail"} & set(said.replace("=", " ").split())

@@ -221,6 +221,31 @@ def test_a_limit_chooses_by_name_group_and_pattern(write, limit, names):
     assert [machine.name for machine in read(write(hosts=TREE), KNOWN).select(limit)] == names
 
 
+@pytest.mark.parametrize("limit", ["!one,all", "all,!one", "!one", "*,!on*", "!one,outer,three"])
+def test_what_is_taken_away_stays_away_wherever_it_stands(write, limit):
+    assert [machine.name for machine in read(write(hosts=TREE), KNOWN).select(limit)] == ["two", "three"]
+
+
+def test_without_a_machine_there_is_nothing_to_do(write):
+    with pytest.raises(InputError, match="the inventory has no machine"):
+        read(write(hosts="all: {}"), KNOWN).select(None)
+
+
+@pytest.mark.parametrize("name", ["web[1:3]", "a b", "../up", ".hidden", "a/b", "-x"])
+def test_what_cannot_be_a_machines_name_is_refused_with_its_place(write, name):
+    with pytest.raises(InputError, match="cannot be a machine's name") as caught:
+        read(write(hosts=f'all:\n  hosts:\n    "{name}": {{local: true}}\n'), KNOWN)
+    assert caught.value.where == "inv/hosts.yml:3"
+
+
+def test_groups_that_meet_again_and_again_are_measured_once(write):
+    """Each of 40 levels has two groups, both of which hold both of the next: 2 ** 40 ways lead down."""
+    level = "{0}{1}: {{children: {{a{2}: , b{2}: }}}}"
+    groups = [level.format(side, number, number + 1) for number in range(40) for side in "ab"]
+    path = write(hosts=f"all: {{children: {{{', '.join(groups)}, a40: {{hosts: {{one: {{local: true}}}}}}}}}}")
+    assert read(path, KNOWN).machines["one"].groups[-2:] == ("b39", "a40")
+
+
 @pytest.mark.parametrize("limit", ["four", "one,four", "!four", "ONE", "x*", "!"])
 def test_a_pattern_that_matches_nothing_is_an_error_that_names_the_known(write, limit):
     with pytest.raises(InputError, match="matches nothing") as caught:

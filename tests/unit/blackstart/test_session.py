@@ -339,3 +339,34 @@ def test_hanging_up_reaches_the_channel():
     next(one.converge({}))
     one.hang_up()
     assert script.hung_up
+
+
+def test_after_hanging_up_nothing_is_begun_any_more():
+    script, session = probe(FACTS, END)
+    session.hang_up()
+    with pytest.raises(ConnectError, match="left before it was asked"):
+        session.probe({"g": []})
+    assert script.sent == b""
+
+
+def test_whoever_hangs_up_while_it_is_only_being_started_asks_nothing():
+    script, session = probe(FACTS, END)
+    session.start()
+    session.hang_up()
+    assert script.hung_up
+    with pytest.raises(ConnectError, match="left before it was asked"):
+        session.probe({"g": []})
+    assert requests(script) == []
+
+
+def test_ctrl_c_does_not_wait_for_what_is_in_hand():
+    script, session = probe()
+    with pytest.raises(KeyboardInterrupt), session:
+        session.start()
+        raise KeyboardInterrupt
+    assert script.hung_up and script.closed
+
+
+def test_a_user_without_a_name_has_a_number(monkeypatch):
+    monkeypatch.setattr(getpass, "getuser", lambda: {}["LOGNAME"])
+    assert session.controller_name().startswith(f"{os.getuid()}@")
