@@ -133,3 +133,17 @@ def test_what_is_there_before_a_package_is_not_made_unknown_by_it(machine, debia
 
 def test_an_empty_machine_has_no_packages(machine, debian):
     assert machine.check(packages("rsync"), packages("rsync"), empty=True) == ["change", "ok"]
+
+
+def test_a_package_that_died_while_it_was_unpacked_is_unpacked_anew(machine, debian, monkeypatch):
+    """Though it is not one of ours, dpkg does nothing else before."""
+
+    def run(argv, **rest):
+        if argv[0] == "dpkg-query" and "Status-Abbrev" in argv[3]:
+            return Ran(0, "ii \tbase-files\niHR\tbase\niU \tunpacked\n")
+        return debian.run(argv, **rest)
+
+    monkeypatch.setattr(module, "run", run)
+    assert machine.apply(packages("new")) == ["changed"]
+    (install,) = debian.called
+    assert install[-3:] == ["new", "--reinstall", "base"]
