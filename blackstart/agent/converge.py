@@ -188,13 +188,18 @@ class Run:
     # handlers
 
     def _owe(self, names: List[str]) -> None:
-        """Write down what is about to be notified before the change is made, so that no death loses a handler."""
+        """Write down what is about to be notified before the change is made, so that no death loses a handler.
+
+        A debt to an earlier run of the unit is replaced: what runs now has not seen the change either.
+        """
         if not names:
             return
         owed = self.store.owed()
         for name in names:
             handler = self.plan["handlers"][name]
-            owed.setdefault(name, {"handler": handler, "since": now(), "run": units.invocation(handler["unit"])})
+            present = units.invocation(handler["unit"])
+            if name not in owed or owed[name]["run"] != present:
+                owed[name] = {"handler": handler, "since": now(), "run": present}
         self.store.set_owed(owed)
 
     def _all_handlers(self) -> None:
@@ -233,18 +238,22 @@ class Run:
             self.store.set_owed(owed)
 
     def _predict_handlers(self, owed: Dict[str, Any]) -> None:
-        notified: List[str] = list(owed)
-        for section in self.plan["sections"]:
-            for spec in section["resources"]:
-                if spec["id"] in self.changed:
-                    notified += [name for name in spec.get("notify", []) if name not in notified]
-        for name in [*notified, *(name for name in self.maybe_notified if name not in notified)]:
+        notified = [
+            name
+            for section in self.plan["sections"]
+            for spec in section["resources"]
+            if spec["id"] in self.changed
+            for name in spec.get("notify", [])
+        ]
+        for name in dict.fromkeys([*owed, *notified, *self.maybe_notified]):
             unit = self.plan["handlers"].get(name, owed.get(name, {}).get("handler", {}))["unit"]
             present: Optional[str] = None if self.world.is_empty else units.invocation(unit)
-            if present is None or (name in owed and present != owed[name]["run"]):
+            if present is None:
                 continue
             state, detail = "change" if self.plan["restart"] else "pending", ""
-            if name not in notified:
+            if name not in notified and (name not in owed or present != owed[name]["run"]):
+                if name not in self.maybe_notified:
+                    continue
                 state, detail = "unknown", "after " + self.maybe_notified[name]
             self.wire.emit("done", id="handler:" + name, name=name, state=state, detail=detail, seconds=0)
 

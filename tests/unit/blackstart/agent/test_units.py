@@ -2,6 +2,7 @@ import pytest
 
 from blackstart.agent import converge, units
 from blackstart.agent.run import Ran
+from blackstart.plan import Section, State
 from blackstart.resources import Restart, directory, file, unit
 
 UNIT = "x.service"
@@ -221,6 +222,36 @@ def test_a_unit_that_somebody_restarted_meanwhile_is_owed_nothing(machine, syste
     assert systemd.called == [] and machine.owed() == {}
 
 
+def test_a_change_after_somebody_restarted_the_unit_owes_anew(machine, systemd, conf):
+    systemd.start()
+    machine.apply(conf("1"), handlers=HANDLERS)
+    systemd.start()
+    machine.check(conf("2"), handlers=HANDLERS)
+    assert handler_states(machine) == [("restart x", "pending")]
+    assert machine.apply(conf("2"), handlers=HANDLERS) == ["changed", "pending"]
+    assert machine.owed()["restart x"]["run"] == "run2"
+    assert machine.apply(conf("2"), handlers=HANDLERS, restart=True) == ["ok", "changed"]
+    assert systemd.called == [f"restart -- {UNIT}"] and machine.owed() == {}
+
+
+def test_a_change_after_the_unit_was_started_owes_anew(machine, systemd, conf, land):
+    (land / "blocked").write_text("x")
+    failing = directory(f"{land}/blocked")
+    assert machine.apply(conf("1"), failing, handlers=HANDLERS) == ["changed", "failed"]
+    systemd.start()
+    machine.check(conf("2"), handlers=HANDLERS, restart=True)
+    assert handler_states(machine) == [("restart x", "change")]
+    assert machine.apply(conf("2"), handlers=HANDLERS, restart=True) == ["changed", "changed"]
+    assert systemd.called == [f"restart -- {UNIT}"]
+
+
+def test_a_change_after_the_same_run_started_the_unit_owes_a_restart(machine, systemd, conf, land):
+    other = file(f"{land}/other", "1", notify=("restart x",))
+    plan = [conf("1"), unit(UNIT, running=True), other]
+    assert machine.apply(*plan, handlers=HANDLERS, restart=True) == ["changed"] * 4
+    assert systemd.called == [f"start --no-block -- {UNIT}", f"restart -- {UNIT}"]
+
+
 def test_a_handler_of_an_earlier_run_is_not_lost_when_its_role_left_the_plan(machine, systemd, conf, land):
     systemd.start()
     machine.apply(conf("1"), handlers=HANDLERS)
@@ -291,6 +322,19 @@ def test_a_check_speaks_of_what_earlier_runs_still_owe(machine, systemd, conf):
     systemd.start()
     machine.check(conf("1"), handlers=HANDLERS)
     assert handler_states(machine) == []
+
+
+def test_an_old_debt_does_not_hide_that_a_section_may_notify_anew(machine, systemd, conf, land):
+    systemd.start()
+    machine.apply(conf("1"), handlers=HANDLERS)
+    systemd.start()
+    looks_at_it = [{"probe": "entry", "path": f"{land}/d"}]
+    sections = [
+        Section("one", "box", (), "", State([directory(f"{land}/d")])),
+        Section("two", "box", looks_at_it, "", State([], HANDLERS)),
+    ]
+    machine.run((), check=True, sections=sections)
+    assert handler_states(machine) == [("restart x", "unknown")]
 
 
 def test_without_systemd_nothing_runs_that_could_be_owed_a_restart(machine, systemd, conf, monkeypatch):
