@@ -19,6 +19,7 @@ class Systemd:
         self.invocation = ""
         self.runs = 0
         self.called = []
+        self.patience = {}
         self.broken = ""
 
     def start(self):
@@ -32,6 +33,7 @@ class Systemd:
         if argv[1] == "show":
             return Ran(0, self.show())
         self.called.append(" ".join(argv[1:]))
+        self.patience[argv[1]] = timeout
         match argv[1]:
             case "start" | "restart":
                 self.start()
@@ -116,6 +118,41 @@ def test_a_failed_unit_is_reset_before_it_is_started(machine, systemd):
 def test_a_failed_unit_is_already_stopped(machine, systemd):
     systemd.active = "failed"
     assert machine.check(unit(UNIT, running=False)) == ["ok"]
+
+
+def test_a_stop_may_take_as_long_as_the_unit_allows(machine, systemd):
+    systemd.start()
+    assert machine.apply(unit(UNIT, enabled=True, running=False)) == ["changed"]
+    assert systemd.patience == {"enable": units.CALL_S, "stop": None}
+
+
+def test_a_unit_that_is_still_stopping_is_waited_for(machine, systemd):
+    systemd.active = "deactivating"
+    assert machine.check(unit(UNIT, running=False)) == ["change"]
+    assert machine.apply(unit(UNIT, running=False)) == ["changed"]
+    assert machine.done[0]["detail"] == "deactivating -> inactive"
+    assert systemd.called == [f"stop -- {UNIT}"]
+    assert machine.apply(unit(UNIT, running=False)) == ["ok"]
+
+
+@pytest.mark.parametrize("state", ["static", "indirect", "generated"])
+def test_a_unit_that_nothing_can_enable_is_refused(machine, systemd, state):
+    systemd.enabled = state
+    for run in (machine.check, machine.apply):
+        assert run(unit(UNIT, enabled=True)) == ["failed"]
+        assert machine.failure == f"{UNIT} is {state}: it cannot be enabled"
+        assert "[Install]" in machine.done[0]["remedy"]
+    assert systemd.called == []
+    assert machine.apply(unit(UNIT, enabled=False)) == ["ok"]
+
+
+@pytest.mark.parametrize("place", [UNIT, f"{UNIT}.d/install.conf"])
+def test_a_static_unit_is_not_refused_where_unit_files_would_change(machine, systemd, land, monkeypatch, place):
+    systemd.enabled = "static"
+    monkeypatch.setattr(units, "UNIT_FILES", (str(land),))
+    (land / f"{UNIT}.d").mkdir()
+    wishes = [file(f"{land}/{place}", "[Install]\nWantedBy=multi-user.target\n"), unit(UNIT, enabled=True)]
+    assert machine.check(*wishes) == ["change", "change"]
 
 
 @pytest.mark.parametrize("attribute", [("reload", "yes"), ("load", "not-found")])
