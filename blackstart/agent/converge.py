@@ -77,6 +77,7 @@ class Run:
         """Raises Held where another controller works on this machine."""
         if not self.check:
             self.store.lock()
+            self._sweep_credentials()
         if not self.world.is_empty:
             self._finish_interrupted()
         try:
@@ -95,6 +96,12 @@ class Run:
             return
         finally:
             self.wire.flush()
+
+    def _sweep_credentials(self) -> None:
+        if self.store.jobs_with_credentials():
+            from . import jobs  # here, because most runs find none
+
+            jobs.sweep(self.context())
 
     def _finish_interrupted(self) -> None:
         for left, intent in filesets.unfinished(self.context()):

@@ -4,9 +4,10 @@ import fcntl
 import json
 import os
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 STATE = "/var/lib/blackstart"
+CREDENTIALS = "/run/blackstart"
 TEMPORARY = ".blackstart-tmp"
 KEPT = 500
 HOLDER_WRITES_S = 1.0
@@ -34,6 +35,15 @@ class Store:
 
     def path(self, *parts: str) -> str:
         return os.path.join(self.root, *parts)
+
+    def credentials(self, *parts: str) -> str:
+        """Where secrets of jobs lie, in memory."""
+        return os.path.join(CREDENTIALS, *parts)
+
+    def jobs_with_credentials(self) -> List[str]:
+        """The jobs of this folder whose secrets are still there."""
+        names = os.listdir(CREDENTIALS) if os.path.isdir(CREDENTIALS) else []
+        return [name for name in names if os.path.isdir(self.path("jobs", name))]
 
     def lock(self) -> None:
         """Take the machine's lock for the life of this process; the kernel frees it. Raises Held."""
