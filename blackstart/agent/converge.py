@@ -9,7 +9,7 @@ from . import filesets, units
 from .kind import Context, Detached, Kind, Refused, Verdict
 from .probes import places, probe
 from .run import run
-from .store import Store, now
+from .store import Damaged, Store, now
 from .wire import Wire
 from .world import Unknown, World, sha256
 
@@ -74,7 +74,7 @@ class Run:
         return kind
 
     def execute(self) -> None:
-        """Raises Held where another controller works on this machine."""
+        """Raises Held where another controller works on this machine; Damaged and Refused outside of a resource."""
         if not self.check:
             self.store.lock()
             self._sweep_credentials()
@@ -161,6 +161,8 @@ class Run:
             self.changed.add(spec["id"])
             self._predict_unknown(kind)
             self._done(spec, "unknown", started, detail="after " + unknown.after)
+        except Damaged as damaged:
+            self._fail(spec, started, damaged.message, damaged.remedy)
         except Refused as refused:
             if self.unsure:
                 self.changed.add(spec["id"])
@@ -213,9 +215,9 @@ class Run:
         started = time.monotonic()
         try:
             self._handlers()
-        except Refused as refused:
+        except (Damaged, Refused) as error:
             spec = {"id": "handlers"}
-            self._done(spec, "failed", started, name="handlers", detail=refused.message, remedy=refused.remedy)
+            self._done(spec, "failed", started, name="handlers", detail=error.message, remedy=error.remedy)
             raise Stop from None
 
     def _handlers(self) -> None:

@@ -14,7 +14,7 @@ from typing import List, Optional, Tuple
 
 from .kind import Context, Detached, Kind, Refused, Verdict
 from .run import PATH, run
-from .store import sync_folder, write_atomically
+from .store import Damaged, sync_folder, write_atomically
 from .units import has_systemd
 
 POLL_S = 0.1
@@ -53,8 +53,12 @@ class Job(Kind):
         return os.path.join(self.folder, name)
 
     def _exit_status(self) -> Optional[int]:
+        """None where it did not end, as far as is known. Raises Damaged."""
         content = self.world.read(self._file("exit"))
-        return None if content is None else int(content)
+        try:
+            return None if content is None else int(content)
+        except ValueError:
+            raise Damaged(self._file("exit"), "it holds no exit status") from None
 
     def check(self) -> Verdict:
         creates = self.spec.get("creates")

@@ -280,6 +280,20 @@ def test_what_a_killed_start_left_is_started_anew(machine, left):
     assert said(machine)[-1] == "done"
 
 
+@pytest.mark.parametrize("content", ["", "zero\n"])
+def test_a_damaged_exit_status_is_named(machine, land, content):
+    wish = job("build", ["sh", "-c", f"echo run >>{land}/runs"])
+    machine.apply(wish)
+    place = folder(machine, wish) / "exit"
+    place.write_text(content)
+    for run in (machine.check, machine.apply):
+        assert run(wish) == ["failed"]
+        assert machine.failure == f"{place} is damaged: it holds no exit status"
+        assert "move it away" in machine.done[0]["remedy"]
+    place.rename(machine.root / "away")
+    assert machine.apply(wish) == ["changed"]
+
+
 def test_silence_is_told_from_progress(machine, gate, monkeypatch):
     monkeypatch.setattr(jobs, "STALL_S", 0.05)
     thread, wire, listening = apply_in_background(machine, gate.wish)

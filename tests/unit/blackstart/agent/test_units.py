@@ -326,6 +326,22 @@ def test_what_is_owed_keeps_its_first_date(machine, systemd, conf):
     assert machine.owed() == first
 
 
+@pytest.mark.parametrize("content", ["", '{"restart x": {"han', "[]"])
+def test_a_damaged_note_of_what_is_owed_is_named(machine, systemd, conf, content):
+    systemd.start()
+    place = machine.state / "owed.json"
+    machine.state.mkdir()
+    place.write_text(content)
+    assert machine.apply(conf("1"), handlers=HANDLERS) == ["failed"]
+    assert machine.failure.startswith(f"{place} is damaged: ")
+    assert "move it away" in machine.done[-1]["remedy"]
+    for run in (machine.check, machine.apply):
+        assert run() == ["failed"]
+        assert machine.failure.startswith(f"{place} is damaged: ")
+    place.rename(machine.root / "away")
+    assert machine.apply(conf("1"), handlers=HANDLERS) == ["changed", "pending"]
+
+
 def test_a_restart_that_fails_stays_owed(machine, systemd, conf, monkeypatch):
     systemd.start()
     machine.apply(conf("1"), handlers=HANDLERS)
