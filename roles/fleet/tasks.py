@@ -57,8 +57,10 @@ def probe(door: Door) -> Result:
 @task(machines=True, help={"host": "the machine, as --limit names it", "lines": "how many of the last entries"})
 def journal(door: Door, host: str = "", lines: int = 50) -> Result:
     """Show who changed what on a machine, and when, with the hashes before and after."""
-    if lines < 1:
-        raise InputError("--lines is at least 1", where="--lines", found=str(lines))
+    from blackstart.agent.probes import MAX_LINES
+
+    if not 1 <= lines <= MAX_LINES:
+        raise InputError(f"--lines is 1 to {MAX_LINES}", where="--lines", found=str(lines))
     if host:
         door.options["limit"] = host
 
