@@ -237,11 +237,11 @@ class Run:
                 continue
             else:
                 self.wire.emit("start", id=spec["id"], name=name)
+                self.store.journal(resource=name, unit=handler["unit"], restarted=True)
                 ran = run(["systemctl", "restart", "--", handler["unit"]])
                 if ran.status != 0:
                     self._done(spec, "failed", started, name=name, detail=ran.tail(), remedy="see the unit's journal")
                     raise Stop
-                self.store.journal(resource=name, unit=handler["unit"], restarted=True)
                 del owed[name]
                 self._done(spec, "changed", started, name=name)
             self.store.set_owed(owed)

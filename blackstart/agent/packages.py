@@ -37,6 +37,7 @@ class Apt(Kind):
 
     def apply(self) -> str:
         missing = self._missing()
+        self.context.store.journal(resource=self.name, installed=missing)
         if os.path.isdir("/var/lib/dpkg/updates") and os.listdir("/var/lib/dpkg/updates"):
             self._run(["dpkg", "--configure", "-a"])
         options = ["-o", "DPkg::Lock::Timeout=%d" % LOCK_WAIT_S, "-o", "Dpkg::Options::=--force-confold"]
@@ -46,7 +47,6 @@ class Apt(Kind):
             # Most often the package lists are older than the mirror.
             self._run(["apt-get", "update", *options])
             self._run(install)
-        self.context.store.journal(resource=self.name, installed=missing)
         return " ".join(missing)
 
     def _run(self, argv: List[str]) -> None:

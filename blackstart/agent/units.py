@@ -77,6 +77,7 @@ class Unit(Kind):
     def apply(self) -> None:
         enabled, running = self.spec.get("enabled"), self.spec.get("running")
         found = self._found()
+        self.context.store.journal(resource=self.name, unit=self.unit, enabled=enabled, running=running)
         if enabled is not None and (found.get("UnitFileState") == "enabled") != enabled:
             systemctl("enable" if enabled else "disable", "--", self.unit)
         if running is True and found["ActiveState"] not in RUNNING:
@@ -85,7 +86,6 @@ class Unit(Kind):
             systemctl("start", "--no-block", "--", self.unit)
         if running is False and found["ActiveState"] not in STOPPED:
             systemctl("stop", "--", self.unit, timeout=None)  # it may take as long as the unit itself allows
-        self.context.store.journal(resource=self.name, unit=self.unit, enabled=enabled, running=running)
 
     def predict(self) -> None:
         state: Dict[str, str] = {}

@@ -94,6 +94,13 @@ def test_a_program_that_fails_is_shown(machine, monkeypatch):
     assert machine.failure == "groupadd -r blackstart-test ended with 4\ngroupadd: no room"
 
 
+@pytest.mark.parametrize("wish", [group("blackstart-test"), user("blackstart-test", group="daemon")])
+def test_an_account_that_cannot_be_journalled_is_not_made(machine, called, fill_the_disk, wish):
+    fill_the_disk()
+    assert machine.apply(wish) == ["failed"]
+    assert called == []
+
+
 def test_future_accounts_may_own_future_things(machine, called, land):
     plan = [
         group("svc"),

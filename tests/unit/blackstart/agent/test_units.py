@@ -198,6 +198,12 @@ def test_a_unit_that_cannot_be_started_is_a_failure(machine, systemd, monkeypatc
     assert machine.failure == f"systemctl start --no-block -- {UNIT} ended with 1\nJob failed."
 
 
+def test_what_cannot_be_journalled_is_not_done_to_a_unit(machine, systemd, fill_the_disk):
+    fill_the_disk()
+    assert machine.apply(unit(UNIT, enabled=True, running=True)) == ["failed"]
+    assert systemd.called == []
+
+
 # handlers
 
 HANDLERS = {"restart x": Restart(UNIT)}
@@ -230,6 +236,15 @@ def test_a_restart_is_journalled(machine, systemd, conf):
     systemd.start()
     machine.apply(conf("1"), handlers=HANDLERS, restart=True)
     assert machine.journal()[-1]["unit"] == UNIT and machine.journal()[-1]["restarted"] is True
+
+
+def test_a_restart_that_cannot_be_journalled_is_not_done_and_stays_owed(machine, systemd, conf, fill_the_disk):
+    systemd.start()
+    machine.apply(conf("1"), handlers=HANDLERS)
+    fill_the_disk()
+    with pytest.raises(OSError, match="No space left"):
+        machine.apply(conf("1"), handlers=HANDLERS, restart=True)
+    assert systemd.called == [] and "restart x" in machine.owed()
 
 
 def test_a_handler_runs_once_at_the_end_however_often_it_was_notified(machine, systemd, conf, land):
