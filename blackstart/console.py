@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 QUIET = ("ok", "verified")
 MAX_DETAIL = 100
+MAX_SAID = 500
 COLOURS = {"changed": "33", "change": "33", "failed": "31", "unknown": "35", "pending": "36", "ok": "32"}
 
 
@@ -91,7 +92,7 @@ class Console:
         self._progress.begins(machine, f"{role}: {name}")
 
     def says(self, machine: str, line: str) -> None:
-        self._progress.says(machine, mask(line))
+        self._progress.says(machine, mask(line)[:MAX_SAID])
 
     def ends(self, machine: str, record: Record) -> None:
         self._progress.rests(machine)

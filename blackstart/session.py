@@ -193,9 +193,7 @@ class Session:
                 case "held":
                     raise held_error(self.where, event["holder"])
                 case "broken":
-                    raise CheckError(
-                        "a file on the machine cannot be read or written", where=self.where, found=event["message"]
-                    )
+                    raise CheckError(event["message"], where=self.where, found=event["found"], remedy=event["remedy"])
                 case "fault":
                     raise CheckError(
                         "the agent met a fault of its own",

@@ -2,9 +2,11 @@
 
 import os
 import pwd
+from typing import List
 
 from .kind import Kind, Refused, Verdict
 from .run import run
+from .world import Unknown, group_name
 
 
 class Group(Kind):
@@ -19,11 +21,12 @@ class Group(Kind):
 
     def apply(self) -> None:
         group = self.spec["group"]
-        _do(["grpconv"] if self.world.gid(group) is not None else ["groupadd", "-r", group])
         self.context.store.journal(resource=self.name, group=group)
+        _do(["grpconv"] if self.world.gid(group) is not None else ["groupadd", "-r", group])
 
     def predict(self) -> None:
-        self.world.would_add_group(self.spec["group"], self.name)
+        if not self.world.knows_group(self.spec["group"]):
+            self.world.would_add_group(self.spec["group"], self.name)
 
 
 class User(Kind):
@@ -34,36 +37,44 @@ class User(Kind):
 
     def check(self) -> Verdict:
         user, group = self.spec["user"], self.spec["group"]
+        if not self.world.knows_group(group):
+            raise Refused("there is no group %s for user %s" % (group, user), "create the group first")
         if not self.world.knows_user(user):
-            if not self.world.knows_group(group):
-                raise Refused("there is no group %s for user %s" % (group, user), "create the group first")
             return Verdict(True, "+ user " + user)
         if self.world.would_have_user(user):
             return Verdict(False)
-        found = pwd.getpwnam(user)
-        differing = [
-            "%s: %s %s -> %s" % (user, what, old, new)
-            for what, old, new in (
-                ("home", found.pw_dir, self.spec["home"]),
-                ("shell", found.pw_shell, self.spec["shell"]),
-            )
-            if old != new
-        ]
+        differing = self._differing(pwd.getpwnam(user))
         if self._lacks_shadow():
             differing.append("+ shadow entry of user " + user)
         return Verdict(bool(differing), "\n".join(differing))
 
+    def _differing(self, found: pwd.struct_passwd) -> List[str]:
+        # Groups are told apart by number: one number may have several names.
+        group = group_name(found.pw_gid) if self._is_of_another_group(found.pw_gid) else self.spec["group"]
+        return [
+            "%s: %s %s -> %s" % (self.spec["user"], what, old, self.spec[what])
+            for what, old in (("group", group), ("home", found.pw_dir), ("shell", found.pw_shell))
+            if old != self.spec[what]
+        ]
+
+    def _is_of_another_group(self, gid: int) -> bool:
+        try:
+            return self.world.gid(self.spec["group"]) != gid
+        except Unknown:
+            return True  # a group that is yet to be made is nobody's
+
     def apply(self) -> None:
         user = self.spec["user"]
-        shape = ["-d", self.spec["home"], "-s", self.spec["shell"]]
+        named = {what: self.spec[what] for what in ("user", "group", "home", "shell")}
+        self.context.store.journal(resource=self.name, **named)
+        shape = ["-g", self.spec["group"], "-d", self.spec["home"], "-s", self.spec["shell"]]
         if self.world.uid(user) is None:
-            _do(["useradd", "-r", "-M", "-g", self.spec["group"], *shape, user])
+            _do(["useradd", "-r", "-M", *shape, user])
         else:
             if self._lacks_shadow():
                 _do(["pwconv"])
                 _do(["usermod", "-p", "!", user])  # as useradd leaves it
             _do(["usermod", *shape, user])
-        self.context.store.journal(resource=self.name, user=user, home=self.spec["home"], shell=self.spec["shell"])
 
     def _lacks_shadow(self) -> bool:
         return _lacks_shadow(self, "/etc/passwd", "/etc/shadow", self.spec["user"])

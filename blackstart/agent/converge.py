@@ -9,7 +9,7 @@ from . import filesets, units
 from .kind import Context, Detached, Kind, Refused, Verdict
 from .probes import places, probe
 from .run import run
-from .store import Store, now
+from .store import Damaged, Store, now
 from .wire import Wire
 from .world import Unknown, World, sha256
 
@@ -34,6 +34,9 @@ KINDS: Dict[str, Tuple[str, str]] = {
     "opens": ("waits", "Opens"),
     "http": ("waits", "Http"),
 }
+
+# Of a line that a program says; so long that a secret in it, which the controller blots out, is seldom cut.
+MAX_LINE = 4096
 
 # The outcomes of which the controller need not hear at once: nothing was done to the machine.
 UNTOUCHED = ("ok", "change", "unknown")
@@ -63,7 +66,7 @@ class Run:
         self.maybe_notified: Dict[str, str] = {}  # handlers of such sections: after what
 
     def say(self, line: str) -> None:
-        self.wire.emit("output", id=self.current, line=line[:500])
+        self.wire.emit("output", id=self.current, line=line[:MAX_LINE])
 
     def context(self) -> Context:
         return Context(self.world, self.store, self.say, self.wire.controller_is_gone, not self.check)
@@ -74,9 +77,10 @@ class Run:
         return kind
 
     def execute(self) -> None:
-        """Raises Held where another controller works on this machine."""
+        """Raises Held where another controller works on this machine; Damaged and Refused outside of a resource."""
         if not self.check:
             self.store.lock()
+            self._sweep_credentials()
         if not self.world.is_empty:
             self._finish_interrupted()
         try:
@@ -95,6 +99,12 @@ class Run:
             return
         finally:
             self.wire.flush()
+
+    def _sweep_credentials(self) -> None:
+        if self.store.jobs_with_credentials():
+            from . import jobs  # here, because most runs find none
+
+            jobs.sweep(self.context())
 
     def _finish_interrupted(self) -> None:
         for left, intent in filesets.unfinished(self.context()):
@@ -154,6 +164,8 @@ class Run:
             self.changed.add(spec["id"])
             self._predict_unknown(kind)
             self._done(spec, "unknown", started, detail="after " + unknown.after)
+        except Damaged as damaged:
+            self._fail(spec, started, damaged.message, damaged.remedy)
         except Refused as refused:
             if self.unsure:
                 self.changed.add(spec["id"])
@@ -188,22 +200,27 @@ class Run:
     # handlers
 
     def _owe(self, names: List[str]) -> None:
-        """Write down what is about to be notified before the change is made, so that no death loses a handler."""
+        """Write down what is about to be notified before the change is made, so that no death loses a handler.
+
+        A debt to an earlier run of the unit is replaced: what runs now has not seen the change either.
+        """
         if not names:
             return
         owed = self.store.owed()
         for name in names:
             handler = self.plan["handlers"][name]
-            owed.setdefault(name, {"handler": handler, "since": now(), "run": units.invocation(handler["unit"])})
+            present = units.invocation(handler["unit"])
+            if name not in owed or owed[name]["run"] != present:
+                owed[name] = {"handler": handler, "since": now(), "run": present}
         self.store.set_owed(owed)
 
     def _all_handlers(self) -> None:
         started = time.monotonic()
         try:
             self._handlers()
-        except Refused as refused:
+        except (Damaged, Refused) as error:
             spec = {"id": "handlers"}
-            self._done(spec, "failed", started, name="handlers", detail=refused.message, remedy=refused.remedy)
+            self._done(spec, "failed", started, name="handlers", detail=error.message, remedy=error.remedy)
             raise Stop from None
 
     def _handlers(self) -> None:
@@ -223,28 +240,32 @@ class Run:
                 continue
             else:
                 self.wire.emit("start", id=spec["id"], name=name)
+                self.store.journal(resource=name, unit=handler["unit"], restarted=True)
                 ran = run(["systemctl", "restart", "--", handler["unit"]])
                 if ran.status != 0:
                     self._done(spec, "failed", started, name=name, detail=ran.tail(), remedy="see the unit's journal")
                     raise Stop
-                self.store.journal(resource=name, unit=handler["unit"], restarted=True)
                 del owed[name]
                 self._done(spec, "changed", started, name=name)
             self.store.set_owed(owed)
 
     def _predict_handlers(self, owed: Dict[str, Any]) -> None:
-        notified: List[str] = list(owed)
-        for section in self.plan["sections"]:
-            for spec in section["resources"]:
-                if spec["id"] in self.changed:
-                    notified += [name for name in spec.get("notify", []) if name not in notified]
-        for name in [*notified, *(name for name in self.maybe_notified if name not in notified)]:
+        notified = [
+            name
+            for section in self.plan["sections"]
+            for spec in section["resources"]
+            if spec["id"] in self.changed
+            for name in spec.get("notify", [])
+        ]
+        for name in dict.fromkeys([*owed, *notified, *self.maybe_notified]):
             unit = self.plan["handlers"].get(name, owed.get(name, {}).get("handler", {}))["unit"]
             present: Optional[str] = None if self.world.is_empty else units.invocation(unit)
-            if present is None or (name in owed and present != owed[name]["run"]):
+            if present is None:
                 continue
             state, detail = "change" if self.plan["restart"] else "pending", ""
-            if name not in notified:
+            if name not in notified and (name not in owed or present != owed[name]["run"]):
+                if name not in self.maybe_notified:
+                    continue
                 state, detail = "unknown", "after " + self.maybe_notified[name]
             self.wire.emit("done", id="handler:" + name, name=name, state=state, detail=detail, seconds=0)
 

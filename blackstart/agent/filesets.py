@@ -11,7 +11,7 @@ from .diffs import describe
 from .files import held_place, replace_file, would_make_parents
 from .kind import Context, Kind, Refused, Verdict
 from .places import real_place
-from .store import write_atomically
+from .store import read_json, write_atomically
 from .world import Entry, Unknown, sha256
 
 
@@ -103,8 +103,7 @@ def unfinished(context: Context) -> Iterator["Tuple[FileSet, str]"]:
             if context.applying:
                 os.unlink(path)  # it died while writing it down: nothing of the set was begun
             continue
-        with open(path) as stream:
-            yield FileSet(json.load(stream), context), path
+        yield FileSet(read_json(path), context), path
 
 
 def finish(left: FileSet, intent: str) -> str:

@@ -12,15 +12,15 @@ import subprocess
 import time
 from typing import List, Optional, Tuple
 
-from .kind import Detached, Kind, Refused, Verdict
+from .kind import Context, Detached, Kind, Refused, Verdict
 from .run import PATH, run
-from .store import sync_folder, write_atomically
+from .store import Damaged, sync_folder, write_atomically
 from .units import has_systemd
 
 POLL_S = 0.1
+ANSWER_S = 30.0
 STALL_S = 60.0
 SHOWN_LINES = 12
-CREDENTIALS = "/run/blackstart"
 
 WRAPPER = """#!/bin/sh
 cd {cwd} || exit 1
@@ -53,13 +53,19 @@ class Job(Kind):
         return os.path.join(self.folder, name)
 
     def _exit_status(self) -> Optional[int]:
+        """None where it did not end, as far as is known. Raises Damaged."""
         content = self.world.read(self._file("exit"))
-        return None if content is None else int(content)
+        try:
+            return None if content is None else int(content)
+        except ValueError:
+            raise Damaged(self._file("exit"), "it holds no exit status") from None
 
     def check(self) -> Verdict:
         creates = self.spec.get("creates")
-        done = self.world.exists(creates) if creates else self._exit_status() == 0
-        if done:
+        status = self._exit_status()
+        begun = status is None and self.world.exists(self._file("run"))
+        # Of a job at work, or lost, nobody knows whether what it creates is whole.
+        if self.world.exists(creates) and not begun if creates else status == 0:
             return Verdict(False)
         return Verdict(True, "$ " + " ".join(self.spec["argv"])[:100])
 
@@ -67,13 +73,14 @@ class Job(Kind):
         if self._exit_status() is not None:
             self._await_last_breath()
             self._start()
-        elif not self._alive():
+        elif not self._alive() and self._exit_status() is None:  # it may have ended between the two looks
             if os.path.exists(self._file("run")):
                 self.context.say("the job was lost half-way; it is started anew")
             self._start()
         self._attach()
         status = self._exit_status()
         if status is None:
+            self.forget_credentials()
             raise Refused("the job was lost: it is not running and left no exit status", "run again to start it anew")
         if status != 0:
             raise Refused("the job ended with %d\n%s" % (status, self._tail()), self.spec.get("remedy", ""))
@@ -89,13 +96,37 @@ class Job(Kind):
     def _await_last_breath(self) -> None:
         """The exit status is there a moment before what wrote it is gone. Raises Detached."""
         while self._alive():
-            if self.context.gone():
-                raise Detached
-            time.sleep(POLL_S)
+            self._pause()
+
+    def _pause(self) -> None:
+        if self.context.gone():
+            raise Detached
+        time.sleep(POLL_S)
 
     def _alive(self) -> bool:
+        """Raises Refused where systemd does not say for ANSWER_S, and Detached."""
+        asked = time.monotonic()
+        while True:
+            alive = self.seems_alive()
+            if alive is not None:
+                return alive
+            self._require_patience(asked)
+            self._pause()
+
+    def _require_patience(self, asked: float) -> None:
+        """Raises Refused where systemd was asked for long enough."""
+        if time.monotonic() - asked > ANSWER_S:
+            raise Refused(
+                "systemd does not say whether the job is at work, asked for %g s" % ANSWER_S,
+                "see `systemctl status %s` on this machine, then run again" % self.unit,
+            )
+
+    def seems_alive(self) -> Optional[bool]:
+        """None where systemd does not answer: no word about the job."""
         if has_systemd():
             ran = run(["systemctl", "show", "-p", "ActiveState", "--value", "--", self.unit])
+            if ran.status != 0:
+                return None
             return ran.output.strip() in ("active", "activating", "deactivating", "reloading")
         return not os.path.exists(self._file("exit")) and self._is_locked()
 
@@ -116,49 +147,61 @@ class Job(Kind):
     def _start(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         os.makedirs(self.folder, mode=0o700)
-        credentials = os.path.join(CREDENTIALS, self.spec["job"])
-        exports = ["export %s=%s" % (name, shlex.quote(value)) for name, value in self._environment(credentials)]
+        exports = ["export %s=%s" % (name, shlex.quote(value)) for name, value in self._environment()]
         text = WRAPPER.format(
             cwd=shlex.quote(self.spec.get("cwd", "/")),
             log=shlex.quote(self._file("log")),
             exit=shlex.quote(self._file("exit")),
             exports="\n".join(exports),
             command=" ".join(map(shlex.quote, self.spec["argv"])),
-            credentials=shlex.quote(credentials),
+            credentials=shlex.quote(self._credentials),
         )
-        write_atomically(self._file("log"), b"", 0o600, None)
-        self._write_credentials(credentials)
-        write_atomically(self._file("run"), text.encode(), 0o700, None)
-        sync_folder(self.context.store.path("jobs"))
-        self.context.store.journal(resource=self.name, job=self.spec["job"])
-        self._launch()
+        try:
+            write_atomically(self._file("log"), b"", 0o600, None)
+            self._write_credentials()
+            write_atomically(self._file("run"), text.encode(), 0o700, None)
+            sync_folder(self.context.store.path("jobs"))
+            self.context.store.journal(resource=self.name, job=self.spec["job"])
+            self._launch()
+        except (OSError, Refused):
+            if self.seems_alive() is False:
+                self.forget_credentials()
+            raise
 
-    def _environment(self, credentials: str) -> "List[Tuple[str, str]]":
+    @property
+    def _credentials(self) -> str:
+        return self.context.store.credentials(self.spec["job"])
+
+    def _environment(self) -> "List[Tuple[str, str]]":
         own = dict(
             {"PATH": PATH, "HOME": os.environ.get("HOME", "/root"), "LANG": "C.UTF-8"}, **self.spec.get("env", {})
         )
         if self.spec.get("credentials"):
-            own["CREDENTIALS_DIRECTORY"] = credentials
+            own["CREDENTIALS_DIRECTORY"] = self._credentials
         return sorted(own.items())
 
-    def _write_credentials(self, folder: str) -> None:
+    def _write_credentials(self) -> None:
         """In memory only (/run), readable by root only, gone when the job ends."""
-        shutil.rmtree(folder, ignore_errors=True)
+        self.forget_credentials()
         if not self.spec.get("credentials"):
             return
-        os.makedirs(CREDENTIALS, mode=0o700, exist_ok=True)
-        os.makedirs(folder, mode=0o700)
+        os.makedirs(self.context.store.credentials(), mode=0o700, exist_ok=True)
+        os.makedirs(self._credentials, mode=0o700)
         for name, value in self.spec["credentials"].items():
-            handle = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            handle = os.open(os.path.join(self._credentials, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "w") as stream:
                 stream.write(value)
+
+    def forget_credentials(self) -> None:
+        shutil.rmtree(self._credentials, ignore_errors=True)
 
     def _launch(self) -> None:
         """What keeps it alive: a transient unit, or without systemd a session of its own."""
         if has_systemd():
             argv = ["systemd-run", "--quiet", "--collect", "--unit", self.unit, "--description", self.name]
             ran = run([*argv, "/bin/sh", self._file("run")])
-            if ran.status != 0:
+            # Its unit may be there all the same: what a killed run was about to start, or an answer that was lost.
+            if ran.status != 0 and not self._alive() and self._exit_status() is None:
                 raise Refused("the job could not be started\n" + ran.tail())
             return
         handle = os.open(self._file("alive"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -177,11 +220,12 @@ class Job(Kind):
 
     def _attach(self) -> None:
         """Pass its log on until it ends. Raises Detached."""
-        started = spoke = time.monotonic()
+        started = spoke = known = time.monotonic()
         with open(self._file("log"), "rb") as log:
             rest = b""
             while True:
-                ended = os.path.exists(self._file("exit")) or not self._alive()
+                alive = self.seems_alive()
+                ended = alive is False or os.path.exists(self._file("exit"))
                 new = log.read()
                 if new:
                     spoke = time.monotonic()
@@ -190,14 +234,24 @@ class Job(Kind):
                         self.context.say(line.decode("utf-8", "replace"))
                 if ended:
                     return
-                if self.context.gone():
-                    raise Detached
+                if alive is None:
+                    self._require_patience(known)
+                else:
+                    known = time.monotonic()
                 if time.monotonic() - spoke > STALL_S:
                     minutes = (time.monotonic() - started) / 60
                     self.context.say("running for %.0f min, silent for the last minute" % minutes)
                     spoke = time.monotonic()
-                time.sleep(POLL_S)
+                self._pause()
 
     def _tail(self) -> str:
         with open(self._file("log"), "rb") as log:
             return "\n".join(log.read().decode("utf-8", "replace").splitlines()[-SHOWN_LINES:])
+
+
+def sweep(context: Context) -> None:
+    """The secrets of jobs that are not alive go."""
+    for name in context.store.jobs_with_credentials():
+        job = Job({"name": name, "job": name}, context)
+        if job.seems_alive() is False:
+            job.forget_credentials()

@@ -5,8 +5,9 @@ import sys
 from typing import Any, Dict
 
 from .converge import Run, facts_digest
+from .kind import Refused
 from .probes import probe
-from .store import STATE, Held, Store
+from .store import STATE, Damaged, Held, Store
 from .wire import Wire
 from .world import World
 
@@ -27,7 +28,9 @@ def serve(source: int, sink: int) -> None:
         except Held as held:
             wire.emit("held", holder=held.holder)
         except OSError as error:
-            wire.emit("broken", message=str(error))
+            wire.emit("broken", message="a file on the machine cannot be read or written", found=str(error), remedy="")
+        except (Damaged, Refused) as error:
+            wire.emit("broken", message=error.message, found="", remedy=error.remedy)
         except Exception:  # noqa: BLE001  the last line of defence: the controller must hear of a fault of ours
             import traceback  # here, because a run without faults never needs it
 

@@ -44,6 +44,7 @@ class Apt(Kind):
 
     def apply(self) -> str:
         missing = self._missing()
+        self.context.store.journal(resource=self.name, installed=missing)
         if os.path.isdir("/var/lib/dpkg/updates") and os.listdir("/var/lib/dpkg/updates"):
             # Whether it could is told by what is then left in pieces.
             run(["dpkg", "--configure", "-a"], env=NONINTERACTIVE, on_line=self.context.say)
@@ -57,7 +58,6 @@ class Apt(Kind):
             # Most often the package lists are older than the mirror.
             self._run(["apt-get", "update", *options])
             self._run(install)
-        self.context.store.journal(resource=self.name, installed=missing)
         return " ".join(missing)
 
     def _run(self, argv: List[str]) -> None:

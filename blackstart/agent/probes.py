@@ -11,6 +11,7 @@ from .units import show
 from .world import World, sha256
 
 MAX_TEXT = 4 << 20
+MAX_LINES = 100_000
 
 
 def probe(world: World, question: Dict[str, Any]) -> Any:
@@ -192,11 +193,11 @@ def _processes(world: World, question: Dict[str, Any]) -> Any:
 
 
 def _tail(world: World, question: Dict[str, Any]) -> Any:
-    """The last `lines` lines of a file, [] where there is none."""
+    """The last `lines` lines of a file, at most MAX_LINES; [] where there is none."""
     if world.is_empty or not os.path.exists(question["path"]):
         return []
     with open(question["path"], encoding="utf-8", errors="replace") as stream:
-        return [line.rstrip("\n") for line in collections.deque(stream, question["lines"])]
+        return [line.rstrip("\n") for line in collections.deque(stream, min(question["lines"], MAX_LINES))]
 
 
 def _http(world: World, question: Dict[str, Any]) -> Any:

@@ -4,9 +4,10 @@ import fcntl
 import json
 import os
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 STATE = "/var/lib/blackstart"
+CREDENTIALS = "/run/blackstart"
 TEMPORARY = ".blackstart-tmp"
 KEPT = 500
 HOLDER_WRITES_S = 1.0
@@ -20,6 +21,15 @@ class Held(Exception):
         self.holder = holder
 
 
+class Damaged(Exception):
+    """A file of ours cannot be read: a full disk, a power cut, or another program's writing."""
+
+    def __init__(self, path: str, why: str) -> None:
+        Exception.__init__(self, path)
+        self.message = "%s is damaged: %s" % (path, why)
+        self.remedy = "look at it, move it away, then run again"
+
+
 def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
@@ -30,26 +40,50 @@ class Store:
     def __init__(self, root: str, controller: str) -> None:
         self.root = root
         self.controller = controller
-        self._lock: Optional[int] = None
+        self._locks: List[int] = []
 
     def path(self, *parts: str) -> str:
         return os.path.join(self.root, *parts)
 
+    def credentials(self, *parts: str) -> str:
+        """Where secrets of jobs lie, in memory."""
+        return os.path.join(CREDENTIALS, *parts)
+
+    def jobs_with_credentials(self) -> List[str]:
+        """The jobs of this folder whose secrets are still there."""
+        names = os.listdir(CREDENTIALS) if os.path.isdir(CREDENTIALS) else []
+        return [name for name in names if os.path.isdir(self.path("jobs", name))]
+
     def lock(self) -> None:
-        """Take the machine's lock for the life of this process; the kernel frees it. Raises Held."""
-        if self._lock is not None:
+        """Take the machine's lock for the life of this process; the kernel frees it. Raises Held.
+
+        The folder is locked too: who removes the file `lock` while it is held lets nobody in.
+        """
+        if self._locks:
             return
         os.makedirs(self.root, mode=0o700, exist_ok=True)
-        handle = os.open(self.path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        folder = self._take(self.root, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = _holder(handle)
-            os.close(handle)
-            raise Held(holder) from None
+            handle = self._take(self.path("lock"), os.O_RDWR | os.O_CREAT)
+        except BaseException:
+            os.close(folder)
+            raise
+        self._locks = [folder, handle]
         os.ftruncate(handle, 0)
         os.write(handle, json.dumps({"controller": self.controller, "pid": os.getpid(), "since": now()}).encode())
-        self._lock = handle
+
+    def _take(self, path: str, flags: int) -> int:
+        """Lock what stands at a path, not what stood there a moment ago. Raises Held."""
+        while True:
+            handle = os.open(path, flags | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(handle)
+                raise Held(_holder(self.path("lock"))) from None
+            if _stands_at(path, handle):
+                return handle
+            os.close(handle)
 
     def journal(self, **entry: Any) -> None:
         line = json.dumps(dict({"at": now(), "by": self.controller}, **entry), separators=(",", ":")) + "\n"
@@ -77,11 +111,9 @@ class Store:
             os.unlink(os.path.join(folder, name))
 
     def owed(self) -> Dict[str, Dict[str, Any]]:
-        """Handlers that were notified and have not run yet, by name."""
+        """Handlers that were notified and have not run yet, by name. Raises Damaged."""
         try:
-            with open(self.path("owed.json"), "rb") as stream:
-                owed: Dict[str, Dict[str, Any]] = json.load(stream)
-                return owed
+            return read_json(self.path("owed.json"))
         except FileNotFoundError:
             return {}
 
@@ -90,19 +122,39 @@ class Store:
             write_atomically(self.path("owed.json"), json.dumps(owed).encode(), 0o600, None)
 
 
+def read_json(path: str) -> Dict[str, Any]:
+    """What we wrote there. Raises Damaged."""
+    with open(path, "rb") as stream:
+        content = stream.read()
+    try:
+        found = json.loads(content)
+    except ValueError as error:
+        raise Damaged(path, str(error) if content else "it is empty") from None
+    if not isinstance(found, dict):
+        raise Damaged(path, "it holds no mapping")
+    return found
+
+
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _holder(handle: int) -> Dict[str, Any]:
+def _stands_at(path: str, handle: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
+def _holder(path: str) -> Dict[str, Any]:
     """Who holds a lock; {} where nobody can tell. A dead holder's word stands there until its heir has written."""
     deadline = time.monotonic() + HOLDER_WRITES_S
     while time.monotonic() < deadline:
         try:
-            holder: Dict[str, Any] = json.loads(os.pread(handle, 4096, 0))
-        except ValueError:
+            holder = read_json(path)
+        except (FileNotFoundError, Damaged):
             holder = {}
-        if holder and os.path.exists("/proc/%d" % holder["pid"]):
+        if os.path.exists("/proc/%s" % holder.get("pid")):
             return holder
         time.sleep(0.01)
     return {}

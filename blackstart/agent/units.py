@@ -7,7 +7,11 @@ from .kind import Kind, Refused, Verdict
 from .run import run
 
 PROPERTIES = "LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,InvocationID,Result"
-START_WAIT_S = 90
+CALL_S = 180
+RUNNING = ("active", "reloading", "activating")
+STOPPED = ("inactive", "failed")
+NEVER_ENABLED = ("static", "indirect", "generated")  # whatever systemctl answers, all stays as it is
+UNIT_FILES = ("/etc/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd", "/lib/systemd")
 
 
 def has_systemd() -> bool:
@@ -23,8 +27,8 @@ def show(unit: str) -> Dict[str, str]:
     return dict(line.split("=", 1) for line in ran.output.splitlines() if "=" in line)
 
 
-def systemctl(*arguments: str) -> None:
-    ran = run(["systemctl", *arguments], timeout=START_WAIT_S * 2)
+def systemctl(*arguments: str, timeout: Optional[float] = CALL_S) -> None:
+    ran = run(["systemctl", *arguments], timeout=timeout)
     if ran.status != 0:
         raise Refused("systemctl %s ended with %d\n%s" % (" ".join(arguments), ran.status, ran.tail()))
 
@@ -57,23 +61,31 @@ class Unit(Kind):
         found, wishes = self._found(), []
         enabled, running = self.spec.get("enabled"), self.spec.get("running")
         if enabled is not None and (found.get("UnitFileState") == "enabled") != enabled:
+            self._require_switch(found, enabled)
             wishes.append("enabled" if enabled else "disabled")
-        if running is not None and (found["ActiveState"] in ("active", "reloading", "activating")) != running:
+        if running is not None and found["ActiveState"] not in (RUNNING if running else STOPPED):
             wishes.append("%s -> %s" % (found["ActiveState"], "active" if running else "inactive"))
         return Verdict(bool(wishes), "\n".join("unit %s: %s" % (self.unit, wish) for wish in wishes), ", ".join(wishes))
+
+    def _require_switch(self, found: Dict[str, str], enabled: bool) -> None:
+        """Raises Refused for a unit that cannot be enabled, and in a check no unit file would change before."""
+        state = found.get("UnitFileState")
+        if enabled and state in NEVER_ENABLED and not any(map(self.world.disturbed, UNIT_FILES)):
+            remedy = "give it an [Install] section, or leave `enabled` open"
+            raise Refused("%s is %s: it cannot be enabled" % (self.unit, state), remedy)
 
     def apply(self) -> None:
         enabled, running = self.spec.get("enabled"), self.spec.get("running")
         found = self._found()
+        self.context.store.journal(resource=self.name, unit=self.unit, enabled=enabled, running=running)
         if enabled is not None and (found.get("UnitFileState") == "enabled") != enabled:
             systemctl("enable" if enabled else "disable", "--", self.unit)
-        if running is True and found["ActiveState"] not in ("active", "reloading", "activating"):
+        if running is True and found["ActiveState"] not in RUNNING:
             if found["ActiveState"] == "failed":
                 systemctl("reset-failed", "--", self.unit)
             systemctl("start", "--no-block", "--", self.unit)
-        if running is False and found["ActiveState"] not in ("inactive", "failed"):
-            systemctl("stop", "--", self.unit)
-        self.context.store.journal(resource=self.name, unit=self.unit, enabled=enabled, running=running)
+        if running is False and found["ActiveState"] not in STOPPED:
+            systemctl("stop", "--", self.unit, timeout=None)  # it may take as long as the unit itself allows
 
     def predict(self) -> None:
         state: Dict[str, str] = {}
@@ -98,4 +110,4 @@ def invocation(unit: str) -> Optional[str]:
     if not has_systemd():
         return None
     found = show(unit)
-    return found.get("InvocationID") if found["ActiveState"] in ("active", "activating", "reloading") else None
+    return found.get("InvocationID") if found["ActiveState"] in RUNNING else None

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from blackstart.session import Session
 
 JOURNAL = "/var/lib/blackstart/journal.jsonl"
-MOST_LINES = 1_000_000
 
 
 @task(machines=True, name="exec", help={"timeout": "seconds that the command may take"})
@@ -61,8 +60,10 @@ def probe(door: Door) -> Result:
 @task(machines=True, help={"host": "the machine, as --limit names it", "lines": "how many of the last entries"})
 def journal(door: Door, host: str = "", lines: int = 50) -> Result:
     """Show who changed what on a machine, and when, with the hashes before and after."""
-    if not 1 <= lines <= MOST_LINES:
-        raise InputError(f"--lines is 1 to {MOST_LINES}", where="--lines", found=str(lines))
+    from blackstart.agent.probes import MAX_LINES
+
+    if not 1 <= lines <= MAX_LINES:
+        raise InputError(f"--lines is 1 to {MAX_LINES}", where="--lines", found=str(lines))
     if host:
         door.options["limit"] = host
 

@@ -271,6 +271,13 @@ def test_a_lock_without_a_name_is_held_all_the_same():
     assert caught.value.found == "unknown, since unknown"
 
 
+def test_what_is_broken_on_the_machine_is_said_with_what_to_do():
+    _, one = probe(line(e="broken", message="owed.json is damaged", found="", remedy="move it away") + END)
+    with pytest.raises(CheckError, match="is damaged") as caught:
+        list(one.converge({}))
+    assert (caught.value.where, caught.value.remedy) == ("box", "move it away")
+
+
 def test_a_fault_of_the_agent_is_reported_as_ours_with_its_trace():
     _, one = probe(line(e="fault", trace="Traceback\n  line\nKeyError: 'x'\n") + END)
     with pytest.raises(CheckError, match="fault of its own") as caught:

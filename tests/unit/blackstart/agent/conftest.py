@@ -1,5 +1,7 @@
 import pytest
 
+from blackstart.agent.store import Store
+
 from .machine import Machine
 
 
@@ -14,3 +16,13 @@ def land(tmp_path):
     folder = tmp_path / "land"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture
+def fill_the_disk(monkeypatch):
+    """From its call on, no line of the journal can be written."""
+
+    def journal(store, **entry):
+        raise OSError(28, "No space left on device")
+
+    return lambda: monkeypatch.setattr(Store, "journal", journal)

@@ -95,9 +95,9 @@ class Listening:
 
 def release(store):
     """What the kernel does when an agent ends."""
-    if store._lock is not None:
-        os.close(store._lock)
-        store._lock = None
+    for handle in store._locks:
+        os.close(handle)
+    store._locks = []
 
 
 def tree(folder):

@@ -1,3 +1,4 @@
+import itertools
 import pwd
 
 import pytest
@@ -54,12 +55,35 @@ def test_a_user_is_made_without_a_home_that_exists_and_without_a_login(machine, 
 def test_a_user_is_mended(machine, called, wish, diff):
     assert machine.apply(user("daemon", group="daemon", **wish)) == ["changed"]
     assert machine.done[0]["diff"] == diff
-    assert called == [["usermod", "-d", wish["home"], "-s", wish["shell"], "daemon"]]
+    assert called == [["usermod", "-g", "daemon", "-d", wish["home"], "-s", wish["shell"], "daemon"]]
+
+
+def test_a_primary_group_is_mended(machine, called):
+    wish = user("daemon", group="root", home=DAEMON.pw_dir, shell=DAEMON.pw_shell)
+    for run, state in ((machine.check, "change"), (machine.apply, "changed")):
+        assert run(wish) == [state]
+        assert machine.done[0]["diff"] == "daemon: group daemon -> root"
+    assert called == [["usermod", "-g", "root", "-d", DAEMON.pw_dir, "-s", DAEMON.pw_shell, "daemon"]]
+
+
+def test_a_primary_group_that_is_yet_to_be_made_is_another_one(machine, called):
+    plan = [
+        group("blackstart-test"),
+        user("daemon", group="blackstart-test", home=DAEMON.pw_dir, shell=DAEMON.pw_shell),
+    ]
+    assert machine.check(*plan) == ["change", "change"]
+    assert machine.done[1]["diff"] == "daemon: group daemon -> blackstart-test"
+
+
+def test_a_group_that_only_lacks_its_shadow_is_still_the_same_group(machine, called, monkeypatch):
+    monkeypatch.setattr(accounts, "_lacks_shadow", lambda kind, plain, shadow, name: plain == "/etc/group")
+    plan = [group("daemon"), user("daemon", group="daemon", home=DAEMON.pw_dir, shell=DAEMON.pw_shell)]
+    assert machine.check(*plan) == ["change", "ok"]
 
 
 def test_a_user_needs_its_group(machine, called):
-    for run in (machine.check, machine.apply):
-        assert run(user("blackstart-test", group="no-such-group")) == ["failed"]
+    for name, run in itertools.product(("blackstart-test", "daemon"), (machine.check, machine.apply)):
+        assert run(user(name, group="no-such-group")) == ["failed"]
         assert machine.done[0]["remedy"] == "create the group first"
     assert called == []
 
@@ -68,6 +92,13 @@ def test_a_program_that_fails_is_shown(machine, monkeypatch):
     monkeypatch.setattr(accounts, "run", lambda argv: Ran(4, "groupadd: no room\n"))
     assert machine.apply(group("blackstart-test")) == ["failed"]
     assert machine.failure == "groupadd -r blackstart-test ended with 4\ngroupadd: no room"
+
+
+@pytest.mark.parametrize("wish", [group("blackstart-test"), user("blackstart-test", group="daemon")])
+def test_an_account_that_cannot_be_journalled_is_not_made(machine, called, fill_the_disk, wish):
+    fill_the_disk()
+    assert machine.apply(wish) == ["failed"]
+    assert called == []
 
 
 def test_future_accounts_may_own_future_things(machine, called, land):

@@ -1,14 +1,16 @@
 import contextlib
 import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from blackstart.agent import jobs
+from blackstart.agent import jobs, store
 from blackstart.agent.converge import Run
+from blackstart.agent.run import Ran
 from blackstart.agent.store import Store
 from blackstart.plan import Section, State, plan_to_wire
 from blackstart.resources import directory, file, job
@@ -23,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:R
 def _without_systemd(monkeypatch, tmp_path):
     """Jobs as on a machine without systemd; with it they are tried in the sandbox."""
     monkeypatch.setattr(jobs, "has_systemd", lambda: False)
-    monkeypatch.setattr(jobs, "CREDENTIALS", str(tmp_path / "credentials"))
+    monkeypatch.setattr(store, "CREDENTIALS", str(tmp_path / "credentials"))
     monkeypatch.setattr(jobs, "POLL_S", 0.01)
 
 
@@ -89,13 +91,13 @@ def apply_in_background(machine, wish):
     machine.root.joinpath("wire").mkdir(exist_ok=True)
     listening = Listening(machine.root / "wire")
     wire = listening.__enter__()
-    store = Store(str(machine.state), "tester")
+    own = Store(str(machine.state), "tester")
 
     def carry_out():
         try:
-            Run(plan, wire, store).execute()
+            Run(plan, wire, own).execute()
         finally:
-            release(store)
+            release(own)
 
     thread = threading.Thread(target=carry_out)
     thread.start()
@@ -222,6 +224,25 @@ def test_a_lost_job_is_never_taken_for_done_and_is_started_anew(machine, gate):
     assert said(machine)[0] == "the job was lost half-way; it is started anew"
 
 
+def test_a_job_that_was_lost_after_it_made_what_it_creates_is_not_done(machine, gate, land):
+    """Whether what stands there is whole, only its end could say."""
+    wish = job("long work", gate.wish.spec["argv"], creates=str(land / "runs"))
+    thread, wire, listening = apply_in_background(machine, wish)
+    wait_for(lambda: gate.runs() == 1, "the job's start")
+    assert machine.check(wish) == ["change"], "it is still at work"
+    wire.hang_up()
+    thread.join(20)
+    listening.__exit__()
+    kill(machine, wish)
+    assert machine.check(wish) == ["change"]
+    opener = threading.Thread(target=gate.open)
+    opener.start()
+    assert machine.apply(wish) == ["changed"]
+    opener.join()
+    assert gate.runs() == 2
+    assert machine.apply(wish) == ["ok"]
+
+
 def test_a_job_that_is_killed_while_it_is_watched_is_lost(machine, gate):
     thread, wire, listening = apply_in_background(machine, gate.wish)
     wait_for(lambda: gate.runs() == 1, "the job's start")
@@ -278,6 +299,20 @@ def test_what_a_killed_start_left_is_started_anew(machine, left):
     assert said(machine)[-1] == "done"
 
 
+@pytest.mark.parametrize("content", ["", "zero\n"])
+def test_a_damaged_exit_status_is_named(machine, land, content):
+    wish = job("build", ["sh", "-c", f"echo run >>{land}/runs"])
+    machine.apply(wish)
+    place = folder(machine, wish) / "exit"
+    place.write_text(content)
+    for run in (machine.check, machine.apply):
+        assert run(wish) == ["failed"]
+        assert machine.failure == f"{place} is damaged: it holds no exit status"
+        assert "move it away" in machine.done[0]["remedy"]
+    place.rename(machine.root / "away")
+    assert machine.apply(wish) == ["changed"]
+
+
 def test_silence_is_told_from_progress(machine, gate, monkeypatch):
     monkeypatch.setattr(jobs, "STALL_S", 0.05)
     thread, wire, listening = apply_in_background(machine, gate.wish)
@@ -286,3 +321,200 @@ def test_silence_is_told_from_progress(machine, gate, monkeypatch):
     thread.join(20)
     listening.__exit__()
     assert wire.events()[-1]["state"] == "changed"
+
+
+# with systemd
+
+
+class Systemd:
+    """systemd-run and systemctl, on one transient unit that is only a process; `silent` says how often none answers."""
+
+    def __init__(self):
+        self.process = None
+        self.silent = 0
+        self.asked = 0
+        self.refuses = ""
+        self.launches = True
+
+    def lives(self):
+        return self.process is not None and self.process.poll() is None
+
+    def run(self, argv):
+        if argv[0] == "systemd-run":
+            if self.launches and not self.lives():
+                self.process = subprocess.Popen(argv[-2:], stdin=subprocess.DEVNULL, start_new_session=True)
+            return Ran(1, self.refuses) if self.refuses else Ran(0, "")
+        assert argv[:2] == ["systemctl", "show"]
+        self.asked += 1
+        if self.silent > 0:
+            self.silent -= 1
+            return Ran(1, "Failed to get properties: Connection reset by peer\n")
+        return Ran(0, "active\n" if self.lives() else "inactive\n")
+
+
+@pytest.fixture
+def systemd(monkeypatch):
+    systemd = Systemd()
+    monkeypatch.setattr(jobs, "has_systemd", lambda: True)
+    monkeypatch.setattr(jobs, "run", systemd.run)
+    yield systemd
+    if systemd.lives():
+        os.killpg(systemd.process.pid, signal.SIGKILL)
+    if systemd.process is not None:
+        systemd.process.wait()
+
+
+def watched(machine, systemd, gate):
+    """A run that watches the gate's job, which has begun."""
+    background = apply_in_background(machine, gate.wish)
+    wait_for(lambda: gate.runs() == 1, "the job's start")
+    asked = systemd.asked
+    wait_for(lambda: systemd.asked > asked, "a look at the job")
+    return background
+
+
+def test_a_transient_unit_is_a_job(machine, systemd, land):
+    wish = job("build", ["sh", "-c", f"echo one; echo run >>{land}/runs"])
+    assert machine.apply(wish) == ["changed"]
+    assert said(machine) == ["one"]
+    assert machine.apply(wish) == ["ok"]
+
+
+def test_a_job_that_systemd_says_nothing_about_for_a_moment_is_not_lost(machine, systemd, gate):
+    thread, wire, listening = watched(machine, systemd, gate)
+    systemd.silent = 5
+    wait_for(lambda: systemd.silent == 0, "the end of the silence")
+    gate.open()
+    thread.join(20)
+    listening.__exit__()
+    assert wire.events()[-1]["state"] == "changed"
+    assert gate.runs() == 1
+
+
+def test_a_job_that_systemd_goes_on_saying_nothing_about_is_neither_lost_nor_removed(
+    machine, systemd, gate, monkeypatch
+):
+    monkeypatch.setattr(jobs, "ANSWER_S", 0.05)
+    thread, wire, listening = watched(machine, systemd, gate)
+    systemd.silent = 1 << 30
+    thread.join(20)
+    assert not thread.is_alive()
+    listening.__exit__()
+    (failed,) = [event for event in wire.events() if event.get("state") == "failed"]
+    assert failed["detail"].startswith("systemd does not say whether the job is at work")
+    before = sorted(path.name for path in folder(machine, gate.wish).iterdir())
+    assert machine.apply(gate.wish) == ["failed"]
+    assert machine.failure.startswith("systemd does not say whether the job is at work")
+    assert sorted(path.name for path in folder(machine, gate.wish).iterdir()) == before
+    systemd.silent = 0
+    gate.open()
+    wait_for(lambda: not systemd.lives(), "the job's end")
+    assert machine.apply(gate.wish) == ["ok"]
+    assert gate.runs() == 1
+
+
+def test_a_job_that_ends_while_systemd_says_nothing_has_ended(machine, systemd, gate):
+    thread, wire, listening = watched(machine, systemd, gate)
+    systemd.silent = 1 << 30
+    gate.open("3")
+    thread.join(20)
+    assert not thread.is_alive()
+    listening.__exit__()
+    (failed,) = [event for event in wire.events() if event.get("state") == "failed"]
+    assert failed["detail"].startswith("the job ended with 3")
+
+
+def test_who_waits_for_systemds_word_leaves_with_its_controller(machine, systemd, gate):
+    thread, wire, listening = watched(machine, systemd, gate)
+    systemd.silent = 1 << 30
+    wire.hang_up()
+    thread.join(20)
+    assert not thread.is_alive()
+    listening.__exit__()
+    assert not [event for event in wire.events() if event["e"] == "done"]
+
+
+def test_a_job_that_ends_between_two_looks_is_not_begun_again(machine, systemd, land, monkeypatch):
+    wish = job("build", ["sh", "-c", f"echo run >>{land}/runs"])
+    machine.apply(wish)
+    ended = folder(machine, wish) / "exit"
+    aside = ended.rename(land / "exit")
+
+    def run(argv):
+        if not ended.exists():
+            aside.rename(ended)
+        return systemd.run(argv)
+
+    monkeypatch.setattr(jobs, "run", run)
+    assert machine.apply(wish) == ["changed"]
+    assert (land / "runs").read_text() == "run\n"
+
+
+def test_a_unit_that_is_there_already_is_attached_to(machine, systemd, land):
+    """What a killed run was about to start, or a start whose answer was lost."""
+    systemd.refuses = "Failed to start transient service unit: Unit already exists.\n"
+    wish = job("build", ["sh", "-c", f"echo one; echo run >>{land}/runs; cat $CREDENTIALS_DIRECTORY/token; echo"])
+    wish.spec["credentials"] = {"token": "hunter22"}
+    assert machine.apply(wish) == ["changed"]
+    assert said(machine) == ["one", "hunter22"]
+    assert (land / "runs").read_text() == "run\n"
+
+
+# what is left of secrets
+
+
+def secrets_left(machine):
+    place = machine.root / "credentials"
+    return sorted(path.name for path in place.iterdir()) if place.exists() else []
+
+
+def test_a_job_that_cannot_be_started_leaves_no_secret(machine, systemd):
+    systemd.launches, systemd.refuses = False, "Failed to connect to bus\n"
+    assert machine.apply(job("fetch", ["true"], credentials={"token": "hunter22"})) == ["failed"]
+    assert machine.failure == "the job could not be started\nFailed to connect to bus"
+    assert secrets_left(machine) == []
+
+
+def test_a_start_that_fails_leaves_no_secret(machine, monkeypatch):
+    def no_room(*arguments, **options):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(jobs.subprocess, "Popen", no_room)
+    assert machine.apply(job("fetch", ["true"], credentials={"token": "hunter22"})) == ["failed"]
+    assert secrets_left(machine) == []
+
+
+def test_a_lost_job_leaves_no_secret(machine):
+    wish = job("fetch", ["sh", "-c", "kill -9 $PPID"], credentials={"token": "hunter22"})
+    assert machine.apply(wish) == ["failed"]
+    assert machine.failure.startswith("the job was lost")
+    assert secrets_left(machine) == []
+
+
+def test_the_next_run_clears_up_the_secrets_of_jobs_that_are_dead_and_of_no_others(machine, gate, land):
+    gate.wish.spec["credentials"] = {"token": "hunter22"}
+    thread, wire, listening = apply_in_background(machine, gate.wish)
+    wait_for(lambda: gate.runs() == 1, "the job's start")
+    wire.hang_up()
+    thread.join(20)
+    listening.__exit__()
+    name = gate.wish.spec["job"]
+    (machine.root / "credentials" / "of another store").mkdir()
+    assert machine.apply(directory(f"{land}/d")) == ["changed"]
+    assert secrets_left(machine) == [name, "of another store"], "a job that lives needs them"
+    kill(machine, gate.wish)
+    machine.check(directory(f"{land}/d"))
+    assert secrets_left(machine) == [name, "of another store"], "a check changes nothing"
+    assert machine.apply(directory(f"{land}/d")) == ["ok"]
+    assert secrets_left(machine) == ["of another store"]
+
+
+def test_secrets_of_a_job_that_systemd_says_nothing_about_stay(machine, systemd, gate, land):
+    gate.wish.spec["credentials"] = {"token": "hunter22"}
+    thread, wire, listening = watched(machine, systemd, gate)
+    wire.hang_up()
+    thread.join(20)
+    listening.__exit__()
+    systemd.silent = 1
+    assert machine.apply(directory(f"{land}/d")) == ["changed"]
+    assert secrets_left(machine) == [gate.wish.spec["job"]]

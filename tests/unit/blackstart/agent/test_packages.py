@@ -102,6 +102,12 @@ def test_a_machine_without_dpkg_is_refused(machine, monkeypatch):
         assert machine.failure == "this machine has no dpkg"
 
 
+def test_what_cannot_be_journalled_is_not_installed(machine, debian, fill_the_disk):
+    fill_the_disk()
+    assert machine.apply(packages("new")) == ["failed"]
+    assert debian.called == []
+
+
 def test_a_killed_dpkg_run_is_finished_first(machine, debian, monkeypatch):
     monkeypatch.setattr(module.os.path, "isdir", lambda path: path == "/var/lib/dpkg/updates")
     monkeypatch.setattr(module.os, "listdir", lambda path: ["0001"])

@@ -166,6 +166,13 @@ def test_the_tail_of_a_file(tmp_path):
     assert ask("tail", path=f"{tmp_path}/none", lines=2) == []
 
 
+def test_a_tail_has_a_bound(tmp_path, monkeypatch):
+    (tmp_path / "f").write_text("1\n2\n3\n")
+    assert ask("tail", path=f"{tmp_path}/f", lines=10**20) == ["1", "2", "3"]
+    monkeypatch.setattr(probes, "MAX_LINES", 2)
+    assert ask("tail", path=f"{tmp_path}/f", lines=10**20) == ["2", "3"]
+
+
 def test_an_answer_that_depends_on_an_unknown_is_unknown(tmp_path):
     world = World()
     world.would_provide(f"{tmp_path}/f", "the command")

@@ -160,6 +160,35 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert json.loads((tmp_path / "state" / "lock").read_text())["controller"] == "ada@desk pid 1"
 
 
+def test_a_lock_whose_file_is_removed_is_held_all_the_same(store, tmp_path):
+    other = locked(tmp_path)
+    (tmp_path / "state" / "lock").unlink()
+    with pytest.raises(Held) as caught:
+        store.lock()
+    assert caught.value.holder == {}
+    release(other)
+    store.lock()
+
+
+@pytest.mark.parametrize("name", ["", "lock"])
+def test_what_was_put_aside_while_it_was_being_locked_is_not_what_is_locked(store, tmp_path, monkeypatch, name):
+    place, aside = tmp_path / "state" / name, tmp_path / "aside"
+    release(locked(tmp_path))
+    real = module.fcntl.flock
+
+    def flock(handle, how):
+        if not aside.exists() and os.path.samestat(os.fstat(handle), place.stat()):
+            place.rename(aside)
+            (tmp_path / "state").mkdir(exist_ok=True)
+        real(handle, how)
+
+    monkeypatch.setattr(module.fcntl, "flock", flock)
+    store.lock()
+    assert json.loads((tmp_path / "state" / "lock").read_text())["controller"] == "ada@desk pid 1"
+    with pytest.raises(Held):
+        locked(tmp_path)
+
+
 def test_the_lock_is_not_inherited_by_what_the_agent_starts(store, tmp_path):
     store.lock()
     child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)

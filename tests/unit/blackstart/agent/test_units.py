@@ -2,6 +2,7 @@ import pytest
 
 from blackstart.agent import converge, units
 from blackstart.agent.run import Ran
+from blackstart.plan import Section, State
 from blackstart.resources import Restart, directory, file, unit
 
 UNIT = "x.service"
@@ -18,6 +19,7 @@ class Systemd:
         self.invocation = ""
         self.runs = 0
         self.called = []
+        self.patience = {}
         self.broken = ""
 
     def start(self):
@@ -31,6 +33,7 @@ class Systemd:
         if argv[1] == "show":
             return Ran(0, self.show())
         self.called.append(" ".join(argv[1:]))
+        self.patience[argv[1]] = timeout
         match argv[1]:
             case "start" | "restart":
                 self.start()
@@ -117,6 +120,41 @@ def test_a_failed_unit_is_already_stopped(machine, systemd):
     assert machine.check(unit(UNIT, running=False)) == ["ok"]
 
 
+def test_a_stop_may_take_as_long_as_the_unit_allows(machine, systemd):
+    systemd.start()
+    assert machine.apply(unit(UNIT, enabled=True, running=False)) == ["changed"]
+    assert systemd.patience == {"enable": units.CALL_S, "stop": None}
+
+
+def test_a_unit_that_is_still_stopping_is_waited_for(machine, systemd):
+    systemd.active = "deactivating"
+    assert machine.check(unit(UNIT, running=False)) == ["change"]
+    assert machine.apply(unit(UNIT, running=False)) == ["changed"]
+    assert machine.done[0]["detail"] == "deactivating -> inactive"
+    assert systemd.called == [f"stop -- {UNIT}"]
+    assert machine.apply(unit(UNIT, running=False)) == ["ok"]
+
+
+@pytest.mark.parametrize("state", ["static", "indirect", "generated"])
+def test_a_unit_that_nothing_can_enable_is_refused(machine, systemd, state):
+    systemd.enabled = state
+    for run in (machine.check, machine.apply):
+        assert run(unit(UNIT, enabled=True)) == ["failed"]
+        assert machine.failure == f"{UNIT} is {state}: it cannot be enabled"
+        assert "[Install]" in machine.done[0]["remedy"]
+    assert systemd.called == []
+    assert machine.apply(unit(UNIT, enabled=False)) == ["ok"]
+
+
+@pytest.mark.parametrize("place", [UNIT, f"{UNIT}.d/install.conf"])
+def test_a_static_unit_is_not_refused_where_unit_files_would_change(machine, systemd, land, monkeypatch, place):
+    systemd.enabled = "static"
+    monkeypatch.setattr(units, "UNIT_FILES", (str(land),))
+    (land / f"{UNIT}.d").mkdir()
+    wishes = [file(f"{land}/{place}", "[Install]\nWantedBy=multi-user.target\n"), unit(UNIT, enabled=True)]
+    assert machine.check(*wishes) == ["change", "change"]
+
+
 @pytest.mark.parametrize("attribute", [("reload", "yes"), ("load", "not-found")])
 def test_a_changed_unit_file_is_read_anew_by_a_run_and_not_by_a_check(machine, systemd, attribute):
     setattr(systemd, *attribute)
@@ -160,6 +198,12 @@ def test_a_unit_that_cannot_be_started_is_a_failure(machine, systemd, monkeypatc
     assert machine.failure == f"systemctl start --no-block -- {UNIT} ended with 1\nJob failed."
 
 
+def test_what_cannot_be_journalled_is_not_done_to_a_unit(machine, systemd, fill_the_disk):
+    fill_the_disk()
+    assert machine.apply(unit(UNIT, enabled=True, running=True)) == ["failed"]
+    assert systemd.called == []
+
+
 # handlers
 
 HANDLERS = {"restart x": Restart(UNIT)}
@@ -194,6 +238,15 @@ def test_a_restart_is_journalled(machine, systemd, conf):
     assert machine.journal()[-1]["unit"] == UNIT and machine.journal()[-1]["restarted"] is True
 
 
+def test_a_restart_that_cannot_be_journalled_is_not_done_and_stays_owed(machine, systemd, conf, fill_the_disk):
+    systemd.start()
+    machine.apply(conf("1"), handlers=HANDLERS)
+    fill_the_disk()
+    with pytest.raises(OSError, match="No space left"):
+        machine.apply(conf("1"), handlers=HANDLERS, restart=True)
+    assert systemd.called == [] and "restart x" in machine.owed()
+
+
 def test_a_handler_runs_once_at_the_end_however_often_it_was_notified(machine, systemd, conf, land):
     systemd.start()
     other = file(f"{land}/other", "1", notify=("restart x",))
@@ -219,6 +272,36 @@ def test_a_unit_that_somebody_restarted_meanwhile_is_owed_nothing(machine, syste
     systemd.start()
     assert machine.apply(conf("1"), handlers=HANDLERS, restart=True) == ["ok"]
     assert systemd.called == [] and machine.owed() == {}
+
+
+def test_a_change_after_somebody_restarted_the_unit_owes_anew(machine, systemd, conf):
+    systemd.start()
+    machine.apply(conf("1"), handlers=HANDLERS)
+    systemd.start()
+    machine.check(conf("2"), handlers=HANDLERS)
+    assert handler_states(machine) == [("restart x", "pending")]
+    assert machine.apply(conf("2"), handlers=HANDLERS) == ["changed", "pending"]
+    assert machine.owed()["restart x"]["run"] == "run2"
+    assert machine.apply(conf("2"), handlers=HANDLERS, restart=True) == ["ok", "changed"]
+    assert systemd.called == [f"restart -- {UNIT}"] and machine.owed() == {}
+
+
+def test_a_change_after_the_unit_was_started_owes_anew(machine, systemd, conf, land):
+    (land / "blocked").write_text("x")
+    failing = directory(f"{land}/blocked")
+    assert machine.apply(conf("1"), failing, handlers=HANDLERS) == ["changed", "failed"]
+    systemd.start()
+    machine.check(conf("2"), handlers=HANDLERS, restart=True)
+    assert handler_states(machine) == [("restart x", "change")]
+    assert machine.apply(conf("2"), handlers=HANDLERS, restart=True) == ["changed", "changed"]
+    assert systemd.called == [f"restart -- {UNIT}"]
+
+
+def test_a_change_after_the_same_run_started_the_unit_owes_a_restart(machine, systemd, conf, land):
+    other = file(f"{land}/other", "1", notify=("restart x",))
+    plan = [conf("1"), unit(UNIT, running=True), other]
+    assert machine.apply(*plan, handlers=HANDLERS, restart=True) == ["changed"] * 4
+    assert systemd.called == [f"start --no-block -- {UNIT}", f"restart -- {UNIT}"]
 
 
 def test_a_handler_of_an_earlier_run_is_not_lost_when_its_role_left_the_plan(machine, systemd, conf, land):
@@ -258,6 +341,22 @@ def test_what_is_owed_keeps_its_first_date(machine, systemd, conf):
     assert machine.owed() == first
 
 
+@pytest.mark.parametrize("content", ["", '{"restart x": {"han', "[]"])
+def test_a_damaged_note_of_what_is_owed_is_named(machine, systemd, conf, content):
+    systemd.start()
+    place = machine.state / "owed.json"
+    machine.state.mkdir()
+    place.write_text(content)
+    assert machine.apply(conf("1"), handlers=HANDLERS) == ["failed"]
+    assert machine.failure.startswith(f"{place} is damaged: ")
+    assert "move it away" in machine.done[-1]["remedy"]
+    for run in (machine.check, machine.apply):
+        assert run() == ["failed"]
+        assert machine.failure.startswith(f"{place} is damaged: ")
+    place.rename(machine.root / "away")
+    assert machine.apply(conf("1"), handlers=HANDLERS) == ["changed", "pending"]
+
+
 def test_a_restart_that_fails_stays_owed(machine, systemd, conf, monkeypatch):
     systemd.start()
     machine.apply(conf("1"), handlers=HANDLERS)
@@ -291,6 +390,19 @@ def test_a_check_speaks_of_what_earlier_runs_still_owe(machine, systemd, conf):
     systemd.start()
     machine.check(conf("1"), handlers=HANDLERS)
     assert handler_states(machine) == []
+
+
+def test_an_old_debt_does_not_hide_that_a_section_may_notify_anew(machine, systemd, conf, land):
+    systemd.start()
+    machine.apply(conf("1"), handlers=HANDLERS)
+    systemd.start()
+    looks_at_it = [{"probe": "entry", "path": f"{land}/d"}]
+    sections = [
+        Section("one", "box", (), "", State([directory(f"{land}/d")])),
+        Section("two", "box", looks_at_it, "", State([], HANDLERS)),
+    ]
+    machine.run((), check=True, sections=sections)
+    assert handler_states(machine) == [("restart x", "unknown")]
 
 
 def test_without_systemd_nothing_runs_that_could_be_owed_a_restart(machine, systemd, conf, monkeypatch):
