@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -294,9 +294,15 @@ def _check_connection(machine: Machine, machines: Mapping[str, Machine]) -> None
     for name, (shape, meaning) in shapes.items():
         found = machine.variables.get(name)
         if found is not None and (
-            not isinstance(found.value, shape) or (shape is int and isinstance(found.value, bool))
+            not isinstance(found.value, shape)
+            or (shape is int and isinstance(found.value, bool))
+            or (isinstance(found.value, str) and not found.value.isprintable())
         ):
             raise InputError(f"{name} is {meaning}", where=found.place, found=repr(found.value))
+    for name, check in CHECKS.items():
+        found = machine.variables.get(name)
+        if found is not None:
+            check(found)
     if machine.through is not None:
         place = machine.variables["through"].place
         outer = machines.get(machine.through)
@@ -312,3 +318,51 @@ def _check_connection(machine: Machine, machines: Mapping[str, Machine]) -> None
             where=machine.place,
             remedy="give it address:, or through: the machine it is a container of, or local: true",
         )
+
+
+def _check_address(found: Value) -> None:
+    address = found.value
+    for sign, key in (("@", "user"), (":", "port")):
+        if address.count(sign) == 1:
+            raise InputError(
+                f"address has a {key} in it", where=found.place, found=address, remedy=f"{key}: is a key of its own"
+            )
+    try:
+        address.encode("idna")
+        is_name = not any(sign.isspace() or sign in "@[]/" for sign in address)
+    except UnicodeError:
+        is_name = False
+    if not is_name:
+        raise InputError("address is a host name or an address", where=found.place, found=repr(address))
+
+
+def _check_port(found: Value) -> None:
+    if not 1 <= found.value <= 65535:
+        raise InputError("port is a number from 1 to 65535", where=found.place, found=str(found.value))
+
+
+def _check_python(found: Value) -> None:
+    if not found.value.startswith("/"):
+        raise InputError("python is an absolute path", where=found.place, found=found.value)
+
+
+def _check_reference(found: Value) -> None:
+    """The value is not shown: where it is no reference, it may be the secret."""
+    match found.value:
+        case {"env": str()} | {"file": str()} if len(found.value) == 1:
+            return
+        case {"command": [*words]} if len(found.value) == 1 and words and all(isinstance(word, str) for word in words):
+            return
+    raise InputError(
+        "sudo_password is given as a reference, never by value",
+        where=found.place,
+        remedy="{env: NAME}, {file: PATH} or {command: [program, argument]}",
+    )
+
+
+CHECKS: dict[str, Callable[[Value], None]] = {
+    "address": _check_address,
+    "port": _check_port,
+    "python": _check_python,
+    "sudo_password": _check_reference,
+}
