@@ -11,7 +11,7 @@ from typing import Any
 from .ask import leave
 from .errors import InputError, Interrupted
 from .fleet import Fleet, Options
-from .inventory import Machine
+from .machine import Machine
 from .plan import Role
 from .report import MachineReport
 from .tree import Tree

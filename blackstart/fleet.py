@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .inventory import Inventory, Machine
+from .inventory import Inventory
+from .machine import Machine
 from .plan import Entrance, Role
 from .report import Record
 from .secrets import ask_password, reveal
@@ -61,6 +63,7 @@ class Fleet:
         self.bare = bare
         self.pause_s = 1.0
         self._transports: dict[str, Transport] = {}
+        self._making = threading.RLock()  # again from within: the way to a container begins with the way to its machine
 
     def __enter__(self) -> Fleet:
         return self
@@ -71,9 +74,10 @@ class Fleet:
 
     def transport(self, machine: Machine) -> Transport:
         """The way to a machine; connections open on first use and are shared."""
-        if machine.name not in self._transports:
-            self._transports[machine.name] = self._make_transport(machine)
-        return self._transports[machine.name]
+        with self._making:
+            if machine.name not in self._transports:
+                self._transports[machine.name] = self._make_transport(machine)
+            return self._transports[machine.name]
 
     def _make_transport(self, machine: Machine) -> Transport:
         if machine.through is not None:

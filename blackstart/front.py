@@ -29,7 +29,8 @@ from .paths import ROLES, ROOT
 from .secrets import mask, mask_data
 
 if TYPE_CHECKING:
-    from .inventory import Inventory, Machine
+    from .inventory import Inventory
+    from .machine import Machine
     from .variables import Defaults
 
 # The interpreter would look through all that was imported for garbage, several times, only to end.

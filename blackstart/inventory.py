@@ -15,50 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from .errors import InputError
+from .machine import CONNECTION_VARIABLES, Machine, Value, require_reachable
 from .yamlfile import Document, load, parse, shown
-
-CONNECTION_VARIABLES = (
-    "address",
-    "port",
-    "user",
-    "identity_file",
-    "known_hosts",
-    "python",
-    "through",
-    "local",
-    "sudo_password",
-)
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 """A machine's name: it stands in file names, limits and reports."""
-
-
-@dataclass(frozen=True)
-class Value:
-    """A variable's value and where it was set."""
-
-    value: Any
-    place: str
-
-
-@dataclass
-class Machine:
-    """A machine of the inventory. `variables` are those set for it; roles' defaults are not among them."""
-
-    name: str
-    groups: tuple[str, ...]
-    variables: dict[str, Value]
-    place: str
-    simulated: bool = False
-
-    def get(self, name: str, default: Any = None) -> Any:
-        found = self.variables.get(name)
-        return default if found is None else found.value
-
-    @property
-    def through(self) -> str | None:
-        """The machine through which this one is entered; None for one that is reached by itself."""
-        return self.get("through")  # type: ignore[no-any-return]
 
 
 @dataclass
@@ -243,7 +204,7 @@ class _Reader:
             merged.update(extra)
             machines[host] = Machine(host, tuple(groups), merged, self.places[host], self.simulated)
         for machine in machines.values():
-            _check_connection(machine, machines)
+            require_reachable(machine, machines)
         return machines
 
     def _groups_of(self, host: str) -> list[str]:
@@ -297,37 +258,3 @@ def _only_keys(
                 where=document.place((*keys, name)),
                 found="allowed: " + ", ".join(allowed),
             )
-
-
-def _check_connection(machine: Machine, machines: Mapping[str, Machine]) -> None:
-    shapes: dict[str, tuple[type, str]] = {
-        "address": (str, "a host name or an address"),
-        "port": (int, "a number"),
-        "user": (str, "a login name"),
-        "identity_file": (str, "a path"),
-        "known_hosts": (str, "a path"),
-        "python": (str, "an absolute path"),
-        "through": (str, "a machine's name"),
-        "local": (bool, "true or false"),
-    }
-    for name, (shape, meaning) in shapes.items():
-        found = machine.variables.get(name)
-        if found is not None and (
-            not isinstance(found.value, shape) or (shape is int and isinstance(found.value, bool))
-        ):
-            raise InputError(f"{name} is {meaning}", where=found.place, found=repr(found.value))
-    if machine.through is not None:
-        place = machine.variables["through"].place
-        outer = machines.get(machine.through)
-        if outer is None:
-            raise InputError(f"there is no machine {machine.through!r} to go through", where=place)
-        if outer.through is not None:
-            raise InputError(
-                f"{outer.name} is itself reached through {outer.through}", where=place, remedy="name the host itself"
-            )
-    elif not machine.get("local") and not machine.get("address"):
-        raise InputError(
-            f"{machine.name} has no address",
-            where=machine.place,
-            remedy="give it address:, or through: the machine it is a container of, or local: true",
-        )

@@ -1,64 +1,98 @@
-"""One machine's keys in a known_hosts file.
+"""What a known_hosts file says of one machine, as ssh reads it: patterns, hashed names, revoked keys (man sshd).
 
-Paramiko reads a whole file in time that grows with the square of its length, anew for each connection; of a fleet's
-file each connection needs a line or two.
+Paramiko reads a whole file in time that grows with the square of its length, anew for each connection, and knows
+neither patterns nor markers. Of a fleet's file each connection needs a line or two; only their keys are parsed.
 """
 
 from __future__ import annotations
 
 import base64
 import hmac
-from collections.abc import Iterator
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import paramiko
 
-HASHED = "|1|"
-REVOKED = "@revoked "
+HASHED = b"|"
+REVOKED = b"@revoked"
+COMMENT_OR_MARKER = (b"#", b"@")
+"""Another marker than `@revoked` makes no host key of a line; `@cert-authority` needs certificates, which paramiko
+does not check."""
+PATTERN = re.compile(rb"[*?!]")
 
 
-def keys_of(name: str, path: Path) -> Iterator[paramiko.PKey]:
-    """The keys that the file has for a name (`host`, or `[host]:port`), plain or hashed; none without a file."""
-    import paramiko
-    from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
+class KnownKey(NamedTuple):
+    """A key that a line has for a machine, to be trusted or, if revoked, never to be."""
 
-    def is_named(line: str) -> bool:
-        return any(known == name or _is_hash_of(name, known) for known in line.split(" ", 1)[0].split(","))
-
-    def entry_of(line: str, number: int) -> HostKeyEntry | None:
-        try:
-            return HostKeyEntry.from_line(line.strip(), number)
-        except (InvalidHostKey, paramiko.SSHException):
-            return None  # a line that says nothing trusts nobody
-
-    if not path.exists():
-        return
-    trusted: list[paramiko.PKey] = []
-    revoked: set[str] = set()
-    with path.open(encoding="utf-8", errors="replace") as stream:
-        for number, line in enumerate(stream, 1):
-            is_revoked = line.startswith(REVOKED)
-            if not is_named(line.removeprefix(REVOKED)):
-                continue
-            entry = entry_of(line.removeprefix(REVOKED), number)
-            if entry is None or entry.key is None:
-                continue
-            if is_revoked:
-                revoked.add(entry.key.get_base64())
-            else:
-                trusted.append(entry.key)
-    yield from (key for key in trusted if key.get_base64() not in revoked)
+    key: paramiko.PKey
+    is_revoked: bool
+    place: str
+    path: Path
 
 
-def _is_hash_of(name: str, known: str) -> bool:
-    """Whether `|1|salt|hash` stands for the name."""
-    if not known.startswith(HASHED):
-        return False
-    salt, _, digest = known.removeprefix(HASHED).partition("|")
+def keys_of(name: str, path: Path) -> list[KnownKey]:
+    """The keys that the file has for a name (`host`, or `[host]:port`); none without a file.
+
+    Raises OSError where there is one that cannot be read.
+    """
+    wanted = name.lower().encode()
     try:
-        made = hmac.digest(base64.b64decode(salt, validate=True), name.encode(), "sha1")
+        stream = path.open("rb")
+    except FileNotFoundError:
+        return []
+    found = []
+    with stream:
+        for number, line in enumerate(stream, 1):
+            fields = line.split(None, 4)
+            is_revoked = fields[:1] == [REVOKED]
+            names, *kind_and_data = fields[is_revoked:] or [b""]
+            if len(kind_and_data) < 2 or not _names(names, wanted):
+                continue
+            key = _key_of(kind_and_data[0], kind_and_data[1])
+            if key is not None:
+                found.append(KnownKey(key, is_revoked, f"{path}:{number}", path))
+    return found
+
+
+def _names(names: bytes, wanted: bytes) -> bool:
+    """Whether the first field of a line stands for the machine."""
+    if names.startswith(HASHED):
+        return _is_hash_of(wanted, names)
+    if names.startswith(COMMENT_OR_MARKER):
+        return False
+    patterns = names.lower().split(b",")
+    if not PATTERN.search(names):
+        return wanted in patterns
+    if any(_fits(wanted, pattern[1:]) for pattern in patterns if pattern.startswith(b"!")):
+        return False
+    return any(_fits(wanted, pattern) for pattern in patterns)
+
+
+def _fits(wanted: bytes, pattern: bytes) -> bool:
+    """Not fnmatch's patterns: here brackets are brackets, as in `[host]:*`."""
+    return re.fullmatch(re.escape(pattern).replace(rb"\*", rb".*").replace(rb"\?", rb"."), wanted) is not None
+
+
+def _is_hash_of(wanted: bytes, known: bytes) -> bool:
+    """Whether `|1|salt|hash` stands for the name."""
+    try:
+        _, version, salt, digest = known.split(b"|")
+        made = hmac.digest(base64.b64decode(salt, validate=True), wanted, "sha1")
     except ValueError:
         return False
-    return hmac.compare_digest(base64.b64encode(made), digest.encode())
+    return version == b"1" and hmac.compare_digest(base64.b64encode(made), digest)
+
+
+def _key_of(kind: bytes, data: bytes) -> paramiko.PKey | None:
+    """The key of a line; None for a damaged one, and for a kind that paramiko does not have: neither trusts anybody."""
+    import paramiko
+
+    try:
+        blob = base64.b64decode(data, validate=True)
+        key = paramiko.PKey.from_type_string(kind.decode(), blob)
+        is_whole = key.asbytes() == blob  # paramiko reads zeros where a key was cut
+        return key if is_whole and key.get_name() == kind.decode() else None
+    except Exception:  # noqa: BLE001  its parsers raise whatever the damage leads them to
+        return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import re
 import shlex
 import socket
 import threading
@@ -17,6 +19,8 @@ from .errors import ConnectError
 if TYPE_CHECKING:
     import fabric
     import paramiko
+
+    from .trust import HostKeyRefused
 
 CONNECT_TIMEOUT_S = 15
 CONNECT_ATTEMPTS = 3
@@ -127,28 +131,59 @@ class SSH:
         raise AssertionError("tenacity ends with a result or an error")
 
     def _connect_once(self) -> fabric.Connection:
-        import fabric
-
         # What paramiko's threads log is said once, in our words, by whoever asked; a handler keeps it off stderr.
         logging.getLogger("paramiko").addHandler(UNHEARD)
-        connection = fabric.Connection(
-            self._address,
-            user=self._user,
-            port=self._port,
-            connect_timeout=CONNECT_TIMEOUT_S,
-            connect_kwargs=self._keys(),
-        )
-        from .trust import hops, trust_only  # only now, since it imports what Fabric has
+        try:
+            return self._connect_over_hops(self._make_connection())
+        except ConnectError:
+            raise
+        except Exception as error:  # whatever the libraries raise over odd input, it ends this machine only
+            found = f"{self._address}: {type(error).__name__}: {error}"
+            raise ConnectError(
+                "the machine cannot be reached", where=self.where, found=found, remedy=REACH_REMEDY
+            ) from error
+
+    def _make_connection(self) -> fabric.Connection:
+        import fabric
+
+        keys = self._keys()
+        try:
+            return fabric.Connection(
+                self._address,
+                user=self._user,
+                port=self._port,
+                connect_timeout=CONNECT_TIMEOUT_S,
+                connect_kwargs=keys,
+            )
+        except RecursionError:
+            found = "a ProxyJump that leads back to itself"
+        except Exception as error:  # noqa: BLE001  Fabric says in many ways that it cannot follow the file
+            found = f"{type(error).__name__}: {error}"
+        remedy = f"correct it; ssh -G {shlex.quote(self._address)} shows how ssh reads it"
+        raise ConnectError("~/.ssh/config cannot be followed", where=self.where, found=found, remedy=remedy)
+
+    def _connect_over_hops(self, connection: fabric.Connection) -> fabric.Connection:
+        from .trust import hops  # only now, since it imports what Fabric has
 
         with contextlib.ExitStack() as failed:
             for hop in hops(connection):
                 failed.callback(hop.client.close)
                 files = self._known_hosts_for(hop is connection)
-                trust_only(hop, [Path(name).expanduser() for name in files])
+                self._hold_to(hop, files)
                 self._open_explained(hop, files[0])
                 hop.transport.set_keepalive(KEEPALIVE_S)
             failed.pop_all()
         return connection
+
+    def _hold_to(self, hop: fabric.Connection, files: Sequence[str]) -> None:
+        from .trust import trust_only
+
+        try:
+            trust_only(hop, [_expanded(name) for name in files])
+        except OSError as error:
+            found = f"{error.filename}: {error.strerror}"
+            remedy = "known_hosts in the inventory is the path of a file"
+            raise ConnectError("known_hosts cannot be read", where=self.where, found=found, remedy=remedy) from None
 
     def _known_hosts_for(self, is_machine: bool) -> list[str]:
         """Where a key may stand, and first where it belongs: a jump host comes from the person's own ssh_config."""
@@ -160,35 +195,30 @@ class SSH:
         """The inventory's key alone where it names one, else what the person's agent and ~/.ssh offer."""
         if not self._identity_file:
             return {"allow_agent": True, "look_for_keys": True}
-        if not Path(self._identity_file).exists():
-            raise ConnectError(
-                "the identity file is not there", where=self.where, found=self._identity_file, remedy=KEY_REMEDY
-            )
-        return {"allow_agent": False, "look_for_keys": False, "key_filename": self._identity_file}
+        path = _expanded(self._identity_file)
+        try:
+            path.read_text()
+        except OSError as error:
+            message, found = "the identity file cannot be read", f"{path}: {error.strerror}"
+        except UnicodeDecodeError:
+            message, found = "the identity file is no private key", str(path)
+        else:
+            return {"allow_agent": False, "look_for_keys": False, "key_filename": str(path)}
+        raise ConnectError(message, where=self.where, found=found, remedy=KEY_REMEDY)
 
     def _open_explained(self, connection: fabric.Connection, known_hosts: str) -> None:
         """Open it; what goes wrong is said in a person's words, with the library's error as its context."""
         import paramiko
 
-        from .trust import UnknownHostKey, known_name
+        from .trust import HostKeyRefused
 
         at = f"{connection.user}@{connection.host}:{connection.port}"
         try:
             if not connection.gateway:
                 connection.connect_kwargs["sock"] = _dial(connection.host, connection.port)
             connection.open()
-        except paramiko.BadHostKeyException as error:
-            message = "the host key is not the one in known_hosts"
-            found = f"{error.key.get_name()} {error.key.fingerprint} at {at}"
-            name = known_name(connection.host, connection.port)
-            remedy = (
-                f"if the machine was rebuilt: ssh-keygen -R {name} -f {known_hosts}, "
-                "then accept its new key; if it was not, somebody may stand in between"
-            )
-        except UnknownHostKey as error:
-            message = "the host key is not in known_hosts"
-            found = f"{error.key.get_name()} {error.key.fingerprint} at {at}"
-            remedy = f"compare it with the machine's own, then: {_accept_command(connection, known_hosts)}"
+        except HostKeyRefused as error:
+            message, found, remedy = _explained(error, connection, at, known_hosts)
         except paramiko.AuthenticationException as error:
             message, found, remedy = f"{connection.user} may not log in", f"{at}: {error}", KEY_REMEDY
         except paramiko.ssh_exception.NoValidConnectionsError as error:
@@ -227,12 +257,49 @@ class SSH:
             self._connection = None
 
 
-def _accept_command(connection: fabric.Connection, known_hosts: str) -> str:
-    if connection.gateway:  # ssh knows the way from the same configuration; ssh-keyscan would not
-        return (
-            f"ssh -o UserKnownHostsFile={known_hosts} -p {connection.port} {connection.user}@{connection.original_host}"
+def _explained(
+    refused: HostKeyRefused, connection: fabric.Connection, at: str, known_hosts: str
+) -> tuple[str, str, str]:
+    """Message, found and remedy for a host key that is not trusted."""
+    from .trust import ChangedHostKey, RevokedHostKey, UnknownHostKey, known_names
+
+    shown = f"{refused.key.get_name()} {refused.key.fingerprint} at {at}"
+    if isinstance(refused, RevokedHostKey):
+        remedy = "whoever shows this key may be anybody; if it is the machine's own, give it a new one"
+        return "the host key is revoked", shown, remedy
+    if isinstance(refused, ChangedHostKey):
+        name, file = shlex.quote(known_names(connection)[0]), shlex.quote(str(refused.known.path))
+        remedy = (
+            f"if the machine was rebuilt: ssh-keygen -R {name} -f {file}, "
+            "then accept its new key; if it was not, somebody may stand in between"
         )
-    return f"ssh-keyscan -p {connection.port} {connection.host} >> {known_hosts}"
+        return "the host key is not the one in known_hosts", f"{shown}; another in {refused.known.place}", remedy
+    remedy = f"compare it with the machine's own, then: {_accept_command(connection, known_hosts)}"
+    if isinstance(refused, UnknownHostKey) and refused.kinds:
+        found = f"{shown}; known: {', '.join(refused.kinds)}"
+        return "known_hosts has no host key of this kind", found, remedy
+    return "the host key is not in known_hosts", shown, remedy
+
+
+def _accept_command(connection: fabric.Connection, known_hosts: str) -> str:
+    if connection.gateway or "hostkeyalias" in connection.ssh_config:  # ssh follows its configuration, ssh-keyscan not
+        # ssh takes a blank in the option for the end of a name, and expands ~ by itself.
+        file = f'"{known_hosts}"' if " " in known_hosts else known_hosts
+        option = shlex.quote(f"UserKnownHostsFile={file}")
+        login = shlex.quote(f"{connection.user}@{connection.original_host}")
+        return f"ssh -o {option} -p {connection.port} {login}"
+    return f"ssh-keyscan -p {connection.port} {shlex.quote(connection.host)} >> {_for_shell(known_hosts)}"
+
+
+def _for_shell(path: str) -> str:
+    """A path as a word for the shell, which is to expand its `~`."""
+    home = re.match(r"~[\w.-]*/", path)
+    start = home[0] if home else ""
+    return start + shlex.quote(path.removeprefix(start))
+
+
+def _expanded(path: str) -> Path:
+    return Path(os.path.expanduser(path))  # noqa: PTH111  pathlib's fails for a login that is not there
 
 
 def _dial(host: str, port: int) -> socket.socket:

@@ -10,7 +10,7 @@ from typing import Any
 
 from .errors import BlackstartError, CheckError
 from .fleet import Fleet, Options
-from .inventory import Machine
+from .machine import Machine
 from .plan import Facts, Role, Section, State, plan_to_wire
 from .report import MachineReport, Record
 from .resources import JOB, Resource

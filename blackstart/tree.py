@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import BlackstartError, CheckError, InputError
 from .fleet import Fleet, Options
-from .inventory import Machine
+from .machine import Machine
 from .plan import Role
 from .report import MachineReport
 from .target import Target

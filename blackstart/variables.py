@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from .errors import InputError
-from .inventory import Machine, Value
+from .machine import Machine, Value
 from .yamlfile import load
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from blackstart.errors import InputError
-from blackstart.inventory import Value
+from blackstart.machine import Value
 from blackstart.plan import Entrance, Facts, Probe, Role, State
 from blackstart.yamlfile import load
 

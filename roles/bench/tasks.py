@@ -11,7 +11,7 @@ from blackstart.front import Door, Result, task
 
 if TYPE_CHECKING:
     from blackstart.fleet import Fleet
-    from blackstart.inventory import Machine
+    from blackstart.machine import Machine
     from roles.bench.state import Level, Variables
 
 

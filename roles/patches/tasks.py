@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 if TYPE_CHECKING:
     from blackstart.fleet import Fleet
-    from blackstart.inventory import Machine
+    from blackstart.machine import Machine
     from roles.patches.changes import Change
     from roles.patches.decide import Edit, Outcome
     from roles.patches.definition import Patch

@@ -12,7 +12,7 @@ from blackstart.front import Door, Result, task
 
 if TYPE_CHECKING:
     from blackstart.fleet import Fleet
-    from blackstart.inventory import Machine
+    from blackstart.machine import Machine
     from blackstart.plan import State
     from roles.server.state import Variables
 

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from blackstart.converge import converge as converge_fleet
 from blackstart.fleet import Fleet, Options
-from blackstart.inventory import Inventory, Machine, Value
+from blackstart.inventory import Inventory
+from blackstart.machine import Machine, Value
 from blackstart.plan import Entrance, Role, State
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import pytest
 
 from blackstart.converge import converge as converge_fleet
 from blackstart.fleet import Fleet, Options
-from blackstart.inventory import Inventory, Machine, Value
+from blackstart.inventory import Inventory
+from blackstart.machine import Machine, Value
 from blackstart.paths import INVENTORY, ROLES
 from blackstart.plan import Role, State
 from blackstart.report import MachineReport

@@ -17,7 +17,8 @@ from hypothesis import seed as with_seed
 from hypothesis import strategies as st
 
 from blackstart.errors import InputError
-from blackstart.inventory import CONNECTION_VARIABLES, Inventory, read
+from blackstart.inventory import Inventory, read
+from blackstart.machine import CONNECTION_VARIABLES
 from blackstart.paths import ROLES
 from blackstart.variables import read_defaults, resolve
 from roles import in_order

@@ -14,7 +14,7 @@ from blackstart.front import Door, Result, task
 def _converge(door: Door, module: Any) -> Result:
     from blackstart.converge import converge
     from blackstart.fleet import Options
-    from blackstart.inventory import Value
+    from blackstart.machine import Value
     from tests.breaking.fleets import fleet
 
     door.defaults = {name: Value(value, "the tests") for name, value in module.defaults().items()}

@@ -13,7 +13,8 @@ from blackstart import resources
 from blackstart.converge import converge
 from blackstart.errors import InputError
 from blackstart.fleet import Fleet, Options
-from blackstart.inventory import Value, read
+from blackstart.inventory import read
+from blackstart.machine import Value
 from blackstart.plan import Entrance, Role, State
 from blackstart.session import Session
 from blackstart.variables import Defaults

@@ -49,8 +49,8 @@ def missing():
     return "" if os.geteuid() == 0 else "these tests log in as root on loopback, so they run as root"
 
 
-def keygen(path):
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(path)], check=True)
+def keygen(path, kind="ed25519"):
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "", "-f", str(path)], check=True)
     return path
 
 

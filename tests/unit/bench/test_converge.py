@@ -15,7 +15,8 @@ import yaml
 from bench.converge import bytecode, contestants, fleet, hosts, inventories, measure, report, targets
 from bench.converge.results import Case, Results, Sample
 from bench.converge.workspace import HERE, TEMPLATES, VARS, Workspace
-from blackstart.inventory import Machine, read
+from blackstart.inventory import read
+from blackstart.machine import Machine
 from blackstart.variables import resolve
 
 TAG = sys.implementation.cache_tag

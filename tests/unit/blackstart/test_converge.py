@@ -9,7 +9,8 @@ from blackstart import resources
 from blackstart.converge import AHEAD, converge
 from blackstart.errors import ConnectError, InputError, Interrupted
 from blackstart.fleet import Fleet, Options
-from blackstart.inventory import Inventory, Machine, Value
+from blackstart.inventory import Inventory
+from blackstart.machine import Machine, Value
 from blackstart.plan import Entrance, Role, State
 from blackstart.target import Target
 

@@ -1,9 +1,13 @@
+import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from blackstart.fleet import Fleet
-from blackstart.inventory import Inventory, Machine, Value
+from blackstart.inventory import Inventory
+from blackstart.machine import Machine, Value
 from blackstart.plan import Entrance, Role, State
 from blackstart.ssh import SSH
 from blackstart.transports import Local, Through
@@ -44,6 +48,23 @@ def test_a_way_is_made_once_and_shared_by_all_that_go_it(open_fleet):
         assert fleet.transport(HOST) is fleet.transport(HOST)
         assert fleet.transport(GUEST)._outer is fleet.transport(HOST)
         assert fleet.transport(GUEST)._enter(["id"]) == ["enter", "guest", "id"]
+
+
+def test_threads_that_ask_at_once_share_one_way(open_fleet, monkeypatch):
+    made = []
+    both = threading.Barrier(2)
+
+    def slowly(fleet, machine, make=Fleet._make_transport):
+        made.append(machine.name)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.2)  # only a second maker of the same way comes here too
+        return make(fleet, machine)
+
+    monkeypatch.setattr(Fleet, "_make_transport", slowly)
+    with open_fleet() as fleet, ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(fleet.transport, [HOST, HOST])
+    assert made == ["host"]
+    assert one is other
 
 
 @pytest.mark.parametrize(("bare", "carrying"), [(True, ["alone", "here"]), (False, ["here"])])

@@ -146,6 +146,22 @@ def test_an_empty_inventory_has_no_machines(write):
         ({"hosts": "all: {hosts: {one: {port: '22'}}}"}, "inv/hosts.yml:1", "port is a number"),
         ({"hosts": "all: {hosts: {one: {port: true}}}"}, "inv/hosts.yml:1", "port is a number"),
         ({"hosts": "all: {hosts: {one: {address: 5}}}"}, "inv/hosts.yml:1", "address is a host name"),
+        ({"hosts": "all: {hosts: {one: {port: 0}}}"}, "inv/hosts.yml:1", "port is a number from 1 to 65535"),
+        ({"hosts": "all: {hosts: {one: {port: 65536}}}"}, "inv/hosts.yml:1", "port is a number from 1 to 65535"),
+        ({"hosts": "all: {hosts: {one: {address: a..b}}}"}, "inv/hosts.yml:1", "address is a host name"),
+        ({"hosts": f"all: {{hosts: {{one: {{address: {'x' * 64}}}}}}}"}, "inv/hosts.yml:1", "address is a host name"),
+        ({"hosts": "all: {hosts: {one: {address: a b}}}"}, "inv/hosts.yml:1", "address is a host name"),
+        ({"hosts": "all: {hosts: {one: {address: '[::1]'}}}"}, "inv/hosts.yml:1", "address is a host name"),
+        ({"hosts": "all: {hosts: {one: {address: root@a}}}"}, "inv/hosts.yml:1", "address has a user in it"),
+        ({"hosts": "all: {hosts: {one: {address: 'a:2222'}}}"}, "inv/hosts.yml:1", "address has a port in it"),
+        ({"hosts": 'all: {hosts: {one: {address: "a\\0"}}}'}, "inv/hosts.yml:1", "address is a host name"),
+        ({"hosts": "all: {hosts: {one: {local: true, python: python3}}}"}, "inv/hosts.yml:1", "an absolute path"),
+        ({"hosts": 'all: {hosts: {one: {local: true, python: "/a\\0"}}}'}, "inv/hosts.yml:1", "an absolute path"),
+        (
+            {"hosts": 'all: {hosts: {one: {local: true, known_hosts: "a\\0"}}}'},
+            "inv/hosts.yml:1",
+            "known_hosts is a path",
+        ),
         ({"hosts": "all: {hosts: {one: {local: 1}}}"}, "inv/hosts.yml:1", "local is true or false"),
         ({"hosts": "all: {hosts: {one: {through: two}}}"}, "inv/hosts.yml:1", "no machine 'two'"),
         ({"hosts": "all: {hosts: {one: {through: one}}}"}, "inv/hosts.yml:1", "itself reached through one"),
@@ -168,6 +184,38 @@ def test_bad_input_is_one_error_with_file_and_line(write, files, where, says):
         read(write(**files), KNOWN)
     assert caught.value.where == where
     assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("address", ["pve.example", "192.0.2.1", "::1", "fe80::1%eth0", "über.example", "a_b", "a."])
+def test_names_and_addresses_of_all_kinds_are_addresses(write, address):
+    inventory = read(write(hosts=f"all: {{hosts: {{one: {{address: '{address}'}}}}}}"), KNOWN)
+    assert inventory.machines["one"].get("address") == address
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "hunter2",
+        "12345",
+        "{hunter2: A}",
+        "{env: 5}",
+        "{env: A, file: hunter2}",
+        "[hunter2]",
+        "{command: hunter2}",
+        "{command: []}",
+        "null",
+    ],
+)
+def test_a_password_by_value_is_refused_and_not_shown(write, given):
+    with pytest.raises(InputError, match="never by value") as caught:
+        read(write(hosts=f"all:\n  hosts:\n    one: {{address: a, sudo_password: {given}}}"), KNOWN)
+    assert caught.value.where == "inv/hosts.yml:3"
+    assert "hunter2" not in str(caught.value) and "12345" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", ["{env: A}", "{file: ~/a}", "{command: [pass, show, a]}"])
+def test_a_password_by_reference_is_taken(write, given):
+    read(write(hosts=f"all: {{hosts: {{one: {{address: a, sudo_password: {given}}}}}}}"), KNOWN)
 
 
 def test_a_mistyped_variable_names_its_neighbours(write):

@@ -11,7 +11,8 @@ import yaml
 from hypothesis import strategies as st
 
 from blackstart.errors import InputError
-from blackstart.inventory import CONNECTION_VARIABLES, Inventory, read
+from blackstart.inventory import Inventory, read
+from blackstart.machine import CONNECTION_VARIABLES
 
 KNOWN = {"color", "size"}
 NAMES = st.sampled_from(("all", "one", "two", "web", "hosts", "children", "vars", "simulated", "x,y", "!a", "", "ünï"))

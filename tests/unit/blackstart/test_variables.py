@@ -2,7 +2,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from blackstart.errors import InputError
-from blackstart.inventory import Machine, Value
+from blackstart.machine import Machine, Value
 from blackstart.paths import ROLES
 from blackstart.variables import read_defaults, resolve
 

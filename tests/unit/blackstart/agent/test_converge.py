@@ -3,7 +3,7 @@ import fcntl
 import pytest
 
 from blackstart.agent import filesets
-from blackstart.agent.converge import Run, facts_digest
+from blackstart.agent.converge import MAX_LINE, Run, facts_digest
 from blackstart.agent.kind import Kind, Verdict
 from blackstart.agent.probes import probe
 from blackstart.agent.store import Held, Store
@@ -86,7 +86,7 @@ def test_an_error_of_the_file_system_is_a_failure_of_the_resource(machine, land,
 def test_output_lines_are_cut_to_a_length_that_can_be_shown(machine, size):
     machine.apply(command("talk", ["printf", "x" * size]))
     (output,) = [event for event in machine.events if event["e"] == "output"]
-    assert output == {"e": "output", "id": "box:role:0", "line": "x" * min(size, 500)}
+    assert output == {"e": "output", "id": "box:role:0", "line": "x" * min(size, MAX_LINE)}
 
 
 # checking

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from blackstart.errors import InputError, VerifyError
-from blackstart.inventory import Machine, Value
+from blackstart.machine import Machine, Value
 from blackstart.paths import ROLES
 from blackstart.variables import read_defaults, resolve
 from roles.bench import state as bench

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from blackstart.errors import CheckError, InputError
-from blackstart.inventory import Machine, Value
+from blackstart.machine import Machine, Value
 from blackstart.paths import ROLES
 from blackstart.variables import read_defaults, resolve
 from roles.container import state as container

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from blackstart.errors import InputError
-from blackstart.inventory import Machine, Value
+from blackstart.machine import Machine, Value
 from blackstart.paths import ROLES
 from blackstart.variables import read_defaults, resolve
 from roles.ml_env import lock as locks

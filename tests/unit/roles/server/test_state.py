@@ -3,7 +3,7 @@ import json
 import pytest
 
 from blackstart.errors import InputError
-from blackstart.inventory import Machine, Value
+from blackstart.machine import Machine, Value
 from blackstart.paths import ROLES
 from blackstart.variables import read_defaults, resolve
 from roles.server import profile as profiles
