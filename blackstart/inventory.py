@@ -18,7 +18,7 @@ from .errors import InputError
 from .machine import CONNECTION_VARIABLES, Machine, Value, require_reachable
 from .yamlfile import Document, load, parse, shown
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+NAME = re.compile(r"\w[\w.-]*")
 """A machine's name: it stands in file names, limits and reports."""
 
 

@@ -29,6 +29,7 @@ DEFAULTS = read_defaults(ROLES)
 VARIABLES = sorted({*DEFAULTS, *CONNECTION_VARIABLES})
 
 NAMES = st.sampled_from(("all", "host1", "host2", "web", "db", "hosts", "vars", "ungrouped", "a b", "é", "1", ""))
+HOST_NAMES = st.sampled_from(("host1", "host2", "web", "db-1.example", "vars", "é", "1", "a b", ""))
 ODD_NAMES = st.one_of(NAMES, st.text(max_size=5), st.integers(), st.none(), st.booleans(), st.floats())
 SCALARS = st.one_of(
     st.none(),
@@ -53,8 +54,13 @@ FITTING = {
     "user": st.sampled_from(("root", "joe")),
     "through": st.sampled_from(("host1", "host2", "nobody")),
     "local": st.booleans(),
-    "sudo_password": st.sampled_from(({"env": "PASSWORD"}, "in clear", {"command": ["pass"]})),
+    "sudo_password": st.sampled_from(({"env": "PASSWORD"}, {"file": "~/.sudo"}, {"command": ["pass"]})),
+    "python": st.sampled_from(("/usr/bin/python3", "/opt/python/bin/python3")),
+    "identity_file": st.just("~/.ssh/id"),
+    "known_hosts": st.just("~/.ssh/known"),
 }
+REACHED = {"container_vmid": 200, "ml_env_lock": "a-lock", "server_profile": "a-profile"}
+"""What a machine needs to be whole, beside an address."""
 
 
 def rarely(draw: st.DrawFn, most: int) -> bool:
@@ -81,11 +87,12 @@ def group(draw: st.DrawFn, depth: int = 0) -> Any:
     if rarely(draw, 20):
         return draw(VALUES)
     body: dict[Any, Any] = {}
-    if draw(st.booleans()):
-        hosts = {name: draw(variables()) for name in draw(st.lists(NAMES, max_size=3))}
+    if depth == 0 or draw(st.booleans()):
+        names = st.sampled_from(("host1", "host2", "web")) if not rarely(draw, 9) else HOST_NAMES
+        hosts = {name: draw(variables()) for name in draw(st.lists(names, max_size=3))}
         reached = not rarely(draw, 9)
         body["hosts"] = {
-            name: {"address": name, "container_vmid": 200, **found} if reached and isinstance(found, dict) else found
+            name: {**REACHED, "address": name, **found} if reached and isinstance(found, dict) else found
             for name, found in hosts.items()
         }
     if draw(st.booleans()):
