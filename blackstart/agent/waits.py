@@ -121,7 +121,12 @@ class Http(Wait):
                 self.context.say(ran.output.strip())
 
     def _require_unit(self) -> None:
+        """Raises Refused where the unit has ended; that systemd does not answer for once says nothing about it."""
         unit = self.spec.get("unit")
-        if unit and show(unit)["ActiveState"] not in ("active", "activating", "reloading"):
+        try:
+            ended = unit and show(unit)["ActiveState"] not in ("active", "activating", "reloading")
+        except Refused:
+            return
+        if ended:
             log = run(["journalctl", "-u", unit, "-n", "12", "--no-pager", "-o", "cat"])
             raise Refused("unit %s ended while it was starting\n%s" % (unit, log.tail(12)), self.spec.get("remedy", ""))

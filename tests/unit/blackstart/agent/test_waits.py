@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from blackstart.agent import waits
-from blackstart.agent.kind import Context
+from blackstart.agent.kind import Context, Refused
 from blackstart.agent.probes import probe
 from blackstart.agent.run import Ran
 from blackstart.agent.world import World
@@ -173,6 +173,19 @@ def test_a_unit_that_ended_is_not_waited_for(machine, monkeypatch):
     wish = answers("ready", f"http://127.0.0.1:{free_port()}/", deadline=600, unit="x.service")
     assert machine.apply(verify=[wish]) == ["failed"]
     assert machine.failure == "unit x.service ended while it was starting\nline\nOut of memory"
+
+
+def test_a_moment_without_systemds_word_is_not_the_units_end(machine, monkeypatch):
+    asked = []
+
+    def show(unit):
+        asked.append(unit)
+        raise Refused("systemd does not answer")
+
+    monkeypatch.setattr(waits, "show", show)
+    wish = answers("ready", f"http://127.0.0.1:{free_port()}/", deadline=0.3, unit="x.service")
+    assert machine.apply(verify=[wish]) == ["failed"]
+    assert asked and "did not answer 200" in machine.failure
 
 
 def test_a_unit_that_lives_is_waited_for(machine, monkeypatch):
