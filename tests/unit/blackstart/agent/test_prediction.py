@@ -177,6 +177,7 @@ def test_a_second_run_changes_nothing(for_random_plans):
         wishes = [wish for wish in wishes if last[wish[1]] is wish]
         with half_made(things) as (machine, land):
             plan = possible(machine, [resource(land, wish) for wish in wishes])
+            hypothesis.assume(not saws_off_its_branch(land, wishes))
             first = machine.apply(*plan)
             shown(machine, "first", first)
             hypothesis.assume(not undo_each_other(land, wishes))
@@ -187,6 +188,12 @@ def test_a_second_run_changes_nothing(for_random_plans):
             assert tree(land) == after
 
     for_random_plans(holds)
+
+
+def saws_off_its_branch(land, wishes):
+    """Whether what turns or goes lies behind a link, which may be itself: `a/a` where `a -> .`."""
+    turned = {wish[1] for wish in wishes if wish[0] in ("absent", "link")}
+    return any(os.path.realpath((land / name).parent) != str((land / name).parent) for name in turned)
 
 
 def undo_each_other(land, wishes):
