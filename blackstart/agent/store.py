@@ -50,6 +50,20 @@ class Store:
         os.ftruncate(handle, 0)
         os.write(handle, json.dumps({"controller": self.controller, "pid": os.getpid(), "since": now()}).encode())
         self._lock = handle
+        self._await_what_was_left()
+
+    def _await_what_was_left(self) -> None:
+        """A command outlives an agent that is killed: it is waited for, and then as good as a holder. Raises Held."""
+        if not os.path.exists(self.path("running")):
+            return
+        from .running import outlived  # here, because few runs come after a death
+
+        left = outlived(self.path("running"))
+        if left is not None and self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+            what = "what a dead run left running: process %d, %s" % (left["pid"], left["program"])
+            raise Held({"controller": what, "pid": left["pid"], "since": left["since"]})
 
     def journal(self, **entry: Any) -> None:
         line = json.dumps(dict({"at": now(), "by": self.controller}, **entry), separators=(",", ":")) + "\n"
