@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 STATE = "/var/lib/blackstart"
 TEMPORARY = ".blackstart-tmp"
@@ -122,11 +122,18 @@ def _holder(handle: int) -> Dict[str, Any]:
     return {}
 
 
-def write_atomically(path: str, content: bytes, mode: Optional[int], ids: Optional["tuple[int, int]"]) -> None:
+def write_atomically(
+    path: str,
+    content: bytes,
+    mode: Optional[int],
+    ids: Optional["tuple[int, int]"],
+    settle: Optional[Callable[[int], None]] = None,
+) -> None:
     """Old or new, never between: a temporary file beside it, fsync, mode and owner, rename, fsync of the folder.
 
     What a killed run left beside the file is removed first. Mode and owner that are None are not touched at all:
-    some file systems own them.
+    some file systems own them. `settle` is given the whole file before it takes its name; where it raises, the old
+    content stays.
     """
     import tempfile  # here, because a run without changes writes nothing
 
@@ -143,6 +150,8 @@ def write_atomically(path: str, content: bytes, mode: Optional[int], ids: Option
                 os.fchown(stream.fileno(), *ids)
             if mode is not None:
                 os.fchmod(stream.fileno(), mode)
+            if settle is not None:
+                settle(stream.fileno())
             os.fsync(stream.fileno())
         os.rename(temporary, path)
     except BaseException:
