@@ -44,7 +44,9 @@ class Command(Kind):
         return Verdict(True, "$ " + (text if len(text) <= SHOWN else text[:SHOWN] + "…"))
 
     def apply(self) -> str:
-        spec = self.spec
+        from .running import forget, write_down  # here, because a run without changes runs no command
+
+        spec, note = self.spec, self.context.store.path("running")
         self.context.store.journal(resource=self.name, command=spec["argv"][0])
         ran = run(
             spec["argv"],
@@ -53,7 +55,9 @@ class Command(Kind):
             spec.get("stdin", ""),
             spec.get("timeout"),
             self.context.say,
+            lambda pid: write_down(note, pid, spec["argv"][0]),
         )
+        forget(note)
         if ran.status != 0:
             raise Refused("%s ended with %d\n%s" % (spec["argv"][0], ran.status, ran.tail()), spec.get("remedy", ""))
         if (spec.get("creates") or spec.get("line")) and not self._guards_hold():

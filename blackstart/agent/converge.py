@@ -112,7 +112,7 @@ class Run:
             spec, name = {"id": "interrupted"}, "interrupted change of %s" % left.name
             self.changed.add(intent)
             if self.check:
-                left.predict()
+                filesets.foresee(left)
                 self._done(spec, "change", started, name=name)
                 continue
             said = filesets.finish(left, intent)

@@ -11,6 +11,9 @@ from .places import Folder, held, real_place
 from .store import sync_folder, write_atomically
 from .world import Entry, Unknown, World, sha256
 
+ROOT = (0, 0)
+NEW_FILE = 0o644
+
 
 class PathKind(Kind):
     """What the kinds here share: a path, and wishes about mode and owner that may be left open (None)."""
@@ -18,7 +21,7 @@ class PathKind(Kind):
     @property
     def path(self) -> str:
         path: str = self.spec["path"]
-        return path
+        return path.rstrip("/") or "/"
 
     def mode(self) -> Optional[int]:
         return None if self.spec.get("mode") is None else int(self.spec["mode"], 8)
@@ -65,8 +68,11 @@ class PathKind(Kind):
         return uid, gid
 
     def wished_entry(self, kind: str, content: Optional[bytes] = None) -> Entry:
-        spec = self.spec
-        return Entry(kind, self.mode(), spec.get("owner"), spec.get("group"), content=content)
+        """What is left open stays as it is."""
+        wished = Entry(kind, self.mode(), self.spec.get("owner"), self.spec.get("group"), content=content)
+        present = self.world.entry(self.path)
+        kept = {what: getattr(present, what) for what in ("mode", "owner", "group") if getattr(wished, what) is None}
+        return wished._replace(**kept)
 
 
 def _shown(value: object) -> str:
@@ -99,16 +105,16 @@ class Directory(PathKind):
             raise Refused("%s is a %s, not a directory" % (place, what), "move it away")
 
     def apply(self) -> None:
-        ids, mode = self.ids(), self.mode()
-        with held(real_place(self.world, self.path), make=True) as folder:
+        ids, mode, spec = self.ids(), self.mode(), self.spec
+        real = real_place(self.world, self.path)
+        self.context.store.journal(
+            resource=self.name, path=self.path, mode=spec.get("mode"), owner=spec.get("owner"), group=spec.get("group")
+        )
+        with held(real, make=True) as folder:
             if ids is not None:
                 os.chown(folder.path(), *ids)
             if mode is not None:  # after chown, which may clear set-id bits
                 os.chmod(folder.path(), mode)
-        spec = self.spec
-        self.context.store.journal(
-            resource=self.name, path=self.path, mode=spec.get("mode"), owner=spec.get("owner"), group=spec.get("group")
-        )
 
     def predict(self) -> None:
         would_make_parents(self.world, self.path)
@@ -140,14 +146,14 @@ class File(PathKind):
         if before is None:
             self.require_parent(self.world.real_path(self.path))
         if before != self.content:
-            secret = bool(self.spec.get("secret"))
+            secret = bool(self.spec.get("secret")) or is_private(entry)
             return Verdict(True, describe(self.path, before, self.content, secret))
         differing = self.attributes_differ(entry)
         return Verdict(bool(differing), "\n".join("%s: %s" % (self.path, line) for line in differing))
 
     def apply(self) -> None:
         with held_place(self.world, self.path) as (folder, name):
-            replace_file(self, folder, name, self.content, self.mode(), self.ids())
+            replace_file(self, folder, name, self.content, self.mode(), self.ids(), self.path)
 
     def predict(self) -> None:
         self.world.would_put(self.world.real_path(self.path), self.wished_entry("file", self.content))
@@ -161,6 +167,11 @@ def held_place(world: World, path: str, follow: bool = True, make: bool = False)
         yield opened, name
 
 
+def is_private(entry: Entry) -> bool:
+    """Whether a file is its owner's alone, so that what it holds is nobody's to see: it may be a secret."""
+    return entry.kind == "file" and entry.mode is not None and not entry.mode & 0o077
+
+
 def replace_file(
     kind: Kind,
     folder: Folder,
@@ -168,19 +179,63 @@ def replace_file(
     content: bytes,
     mode: Optional[int],
     ids: Optional[Tuple[int, int]],
-    path: str = "",
+    path: str,
 ) -> None:
-    """Write a file, keeping in the store and in the journal what stood there before."""
-    before = folder.read(name)
+    """Write a file, keeping in the store and in the journal what stood there before.
+
+    A mode that is None, and an owner or a group that is -1, is that of the file that stood there.
+    """
+    found = folder.look(name)
+    before, present = found or (None, None)
     if before is not None and before != content and not kind.spec.get("secret"):
         kind.context.store.keep(sha256(before), before)
-    write_atomically(folder.path(name), content, mode, ids)
-    kind.context.store.journal(
-        resource=kind.name,
-        path=path or kind.spec["path"],
-        before=None if before is None else sha256(before),
-        after=sha256(content),
-    )
+
+    def settle(handle: int) -> None:
+        _dress(handle, mode, ids, present)
+        # Before the file takes its name: a change that cannot be written down does not take place.
+        kind.context.store.journal(
+            resource=kind.name,
+            path=path,
+            before=None if before is None else sha256(before),
+            after=sha256(content),
+        )
+
+    write_atomically(folder.path(name), content, None, None, settle)
+
+
+def _dress(handle: int, mode: Optional[int], ids: Optional[Tuple[int, int]], present: Optional[os.stat_result]) -> None:
+    """Give a new file its mode and owner: those wished, and else those of the file that it replaces.
+
+    Some file systems refuse to be told (/etc/pve does); what nobody wished is left to them then.
+    """
+    uid, gid = ids or (-1, -1)
+    if present is not None:
+        with contextlib.suppress(OSError):
+            os.fchown(handle, present.st_uid if uid == -1 else -1, present.st_gid if gid == -1 else -1)
+    if ids is not None:
+        os.fchown(handle, uid, gid)
+    if mode is not None:
+        os.fchmod(handle, mode)  # after chown, which may clear set-id bits
+        return
+    kept = NEW_FILE if present is None else stat.S_IMODE(present.st_mode)
+    if present is not None and not _same_owners(os.fstat(handle), present):
+        kept &= 0o777  # set-id bits were meant for those owners
+    with contextlib.suppress(OSError):
+        os.fchmod(handle, kept)
+
+
+def _same_owners(one: os.stat_result, other: os.stat_result) -> bool:
+    return (one.st_uid, one.st_gid) == (other.st_uid, other.st_gid)
+
+
+def remove(folder: Folder, name: str) -> None:
+    """Remove what stands there, a tree whole; a link goes itself."""
+    if stat.S_ISDIR(folder.lstat(name).st_mode):
+        import shutil  # here, because few plans remove a tree
+
+        shutil.rmtree(folder.path(name))
+    else:
+        os.unlink(name, dir_fd=folder.handle)
 
 
 class Tree(PathKind):
@@ -211,12 +266,12 @@ class Tree(PathKind):
         return Verdict(bool(strangers), "", "%d to be owned anew" % len(strangers) if strangers else "")
 
     def apply(self) -> str:
-        self._strangers()
+        strangers = self._strangers()
         ids = self.ids()
         assert ids is not None
         with held(real_place(self.world, self.path)) as folder:
+            self.context.store.journal(resource=self.name, path=self.path, owned=len(strangers))
             owned = _own(folder, *ids)
-        self.context.store.journal(resource=self.name, path=self.path, owned=owned)
         return "%d owned anew" % owned
 
     def predict(self) -> None:
@@ -264,10 +319,14 @@ class Link(PathKind):
             if os.path.lexists(temporary):
                 os.unlink(temporary)
             before = os.readlink(place) if os.path.islink(place) else None
+            self.context.store.journal(
+                resource=self.name, path=self.path, before=before, after="-> " + self.spec["target"]
+            )
             os.symlink(self.spec["target"], temporary)
+            with contextlib.suppress(PermissionError):  # the folder may have handed its group down
+                os.chown(temporary, 0, 0, follow_symlinks=False)
             os.rename(temporary, place)
             sync_folder(folder.path())
-        self.context.store.journal(resource=self.name, path=self.path, before=before, after="-> " + self.spec["target"])
 
     def predict(self) -> None:
         self.world.would_put(self.path, Entry("link", target=self.spec["target"]))
@@ -303,22 +362,25 @@ class Lines(PathKind):
         after = self._completed(before)
         if before is None:
             self.require_parent(self.world.real_path(self.path))
-        return Verdict(before != after, describe(self.path, before, after) if before != after else "")
+        if before == after:
+            return Verdict(False)
+        return Verdict(True, describe(self.path, before, after, is_private(self.current())))
 
     def apply(self) -> None:
         with held_place(self.world, self.path) as (folder, name):
             before = folder.read(name)
-            # Without a mode they are the file system's, which refuses to be told (/etc/pve does).
-            keep = None if before is None or self.mode() is None else folder.lstat(name)
-            mode = keep.st_mode & 0o7777 if keep else self.mode()
-            ids = (keep.st_uid, keep.st_gid) if keep else None
-            replace_file(self, folder, name, self._completed(before), mode, ids)
+            mode = self.mode() if before is None else None
+            # A new file without a mode is the file system's, with an owner of its choice.
+            ids = None if mode is None else ROOT
+            replace_file(self, folder, name, self._completed(before), mode, ids, self.path)
 
     def predict(self) -> None:
         after = self._completed(self._found())
         entry = self.world.entry(self.path)
-        made = Entry("file", self.mode(), "root", "root") if entry.kind == "absent" else entry
-        self.world.would_put(self.world.real_path(self.path), made._replace(content=after))
+        if entry.kind == "absent":
+            mode = self.mode()
+            entry = Entry("file") if mode is None else Entry("file", mode, "root", "root")
+        self.world.would_put(self.world.real_path(self.path), entry._replace(content=after))
 
 
 class Absent(PathKind):
@@ -334,19 +396,13 @@ class Absent(PathKind):
     def apply(self) -> None:
         before = None
         with held_place(self.world, self.path, follow=False) as (folder, name):
-            mode = folder.lstat(name).st_mode
-            if stat.S_ISDIR(mode):
-                import shutil  # here, because few plans remove a tree
-
-                shutil.rmtree(folder.path(name))
-            else:
-                if stat.S_ISREG(mode):
-                    content = folder.read(name) or b""
-                    before = sha256(content)
-                    self.context.store.keep(before, content)
-                os.unlink(folder.path(name))
+            if stat.S_ISREG(folder.lstat(name).st_mode):
+                content = folder.read(name) or b""
+                before = sha256(content)
+                self.context.store.keep(before, content)
+            self.context.store.journal(resource=self.name, path=self.path, before=before, after=None)
+            remove(folder, name)
             sync_folder(folder.path())
-        self.context.store.journal(resource=self.name, path=self.path, before=before, after=None)
 
     def predict(self) -> None:
         self.world.would_remove(self.path)

@@ -1,16 +1,15 @@
 """Files that change together: a set in which each file carries the hash of what it replaces."""
 
+import contextlib
 import glob
 import json
 import os
-import shutil
-import stat
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from .diffs import describe
-from .files import held_place, replace_file, would_make_parents
+from .files import NEW_FILE, ROOT, held_place, is_private, remove, replace_file, would_make_parents
 from .kind import Context, Kind, Refused, Verdict
-from .places import real_place
+from .places import held, real_place
 from .store import read_json, write_atomically
 from .world import Entry, Unknown, sha256
 
@@ -54,12 +53,25 @@ class FileSet(Kind):
             raise Refused("%s is a %s, not a file" % (item["path"], entry.kind), "move it away")
         return self.world.read(item["path"])
 
+    def _derived(self) -> List[Tuple[str, Set[str]]]:
+        """What the patterns of `stale` match: folders by their real path, and the names in each. Raises Refused."""
+        found: Dict[str, Set[str]] = {}
+        for pattern in [] if self.world.is_empty else self.spec.get("stale", []):
+            for path in glob.glob(pattern):
+                folder, name = os.path.split(path.rstrip("/"))
+                found.setdefault(folder, set()).add(name)
+        return [(real_place(self.world, folder), names) for folder, names in found.items()]
+
     def check(self) -> Verdict:
         pending = self._pending()
-        diff = "\n".join(
-            describe(item["path"], self._before(item), _content(item)) for item in pending if not item.get("quiet")
-        )
+        if pending:
+            self._derived()
+        diff = "\n".join(self._diff(item) for item in pending if not item.get("quiet"))
         return Verdict(bool(pending), diff, self.spec.get("detail", ""))
+
+    def _diff(self, item: Dict[str, Any]) -> str:
+        secret = is_private(self.world.entry(item["path"]))
+        return describe(item["path"], self._before(item), _content(item), secret)
 
     def apply(self) -> str:
         """The whole set is written down first, so that whoever comes after a death can finish it (see `unfinished`)."""
@@ -73,15 +85,14 @@ class FileSet(Kind):
 
     def _write(self) -> str:
         pending = self._pending()
-        for pattern in self.spec.get("stale", []):
-            for path in glob.glob(pattern):
-                shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
+        for place, names in self._derived():
+            with held(place) as folder:
+                for name in names:
+                    with contextlib.suppress(FileNotFoundError):  # whoever derived it may remove it, too
+                        remove(folder, name)
         for item in pending:
             with held_place(self.world, item["path"], make=True) as (folder, name):
-                mode, ids = 0o644, None
-                if os.path.lexists(folder.path(name)):
-                    found = folder.lstat(name)
-                    mode, ids = stat.S_IMODE(found.st_mode), (found.st_uid, found.st_gid)
+                mode, ids = (None, None) if os.path.lexists(folder.path(name)) else (NEW_FILE, ROOT)
                 replace_file(self, folder, name, _content(item), mode, ids, item["path"])
         detail: str = self.spec.get("detail", "")
         return detail
@@ -90,7 +101,7 @@ class FileSet(Kind):
         for item in self.items:
             would_make_parents(self.world, item["path"])
             entry = self.world.entry(item["path"])
-            made = entry if entry.kind == "file" else Entry("file", 0o644, "root", "root")
+            made = entry if entry.kind == "file" else Entry("file", NEW_FILE, "root", "root")
             self.world.would_put(self.world.real_path(item["path"]), made._replace(content=_content(item)))
 
 
@@ -116,6 +127,13 @@ def finish(left: FileSet, intent: str) -> str:
         said = "%d of %d files had been written; set aside: %s" % (done, len(left.items), refused.message)
     os.unlink(intent)
     return said
+
+
+def foresee(left: FileSet) -> None:
+    """Check mode: what `finish` would make of a half-written set; one that it would set aside stays as it is."""
+    with contextlib.suppress(Refused):
+        left.check()
+        left.predict()
 
 
 def _content(item: Dict[str, Any]) -> bytes:

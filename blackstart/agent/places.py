@@ -3,7 +3,8 @@ machine chooses where the writing goes, not even by swapping a folder for a link
 
 import contextlib
 import os
-from typing import Iterator, Optional
+import stat
+from typing import Iterator, Optional, Tuple
 
 from .kind import Refused
 from .world import World
@@ -38,12 +39,17 @@ class Folder:
 
     def read(self, name: str) -> Optional[bytes]:
         """The bytes of a file in it that is no link; None where there is none."""
+        found = self.look(name)
+        return found[0] if found else None
+
+    def look(self, name: str) -> Optional[Tuple[bytes, os.stat_result]]:
+        """Bytes and status of one and the same file in it, that is no link; None where there is none."""
         try:
             handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self.handle)
         except FileNotFoundError:
             return None
         with os.fdopen(handle, "rb") as stream:
-            return stream.read()
+            return stream.read(), os.fstat(handle)
 
     def lstat(self, name: str) -> os.stat_result:
         return os.stat(name, dir_fd=self.handle, follow_symlinks=False)
@@ -60,13 +66,18 @@ class Folder:
 
 @contextlib.contextmanager
 def held(folder: str, make: bool = False) -> Iterator[Folder]:
-    """Hold a directory, given by its real path; with `make`, directories that are missing are made. Raises Refused."""
+    """Hold a directory, given by its real path; with `make`, those that are missing are made, as root's.
+
+    Raises Refused.
+    """
     handle = os.open("/", FOLDER)
     try:
         for part in filter(None, folder.split("/")):
+            made = False
             if make:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(part, dir_fd=handle)
+                    made = True
             try:
                 inner = os.open(part, FOLDER, dir_fd=handle)
             except NotADirectoryError:
@@ -75,6 +86,19 @@ def held(folder: str, make: bool = False) -> Iterator[Folder]:
                 ) from None
             os.close(handle)
             handle = inner
+            if made:
+                disinherit(handle)
         yield Folder(handle)
     finally:
         os.close(handle)
+
+
+def disinherit(handle: int) -> None:
+    """Take from a new directory the group and the set-id bit that the one around it handed down."""
+    found = os.fstat(handle)
+    handed_down = found.st_gid != 0 or found.st_mode & stat.S_ISGID
+    if handed_down and found.st_uid == os.geteuid():  # or somebody put his own in its place
+        place = Folder(handle).path()
+        with contextlib.suppress(PermissionError):  # a file system that has its own owners, as /etc/pve
+            os.chown(place, 0, 0)
+            os.chmod(place, found.st_mode & 0o777)

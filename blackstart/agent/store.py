@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 STATE = "/var/lib/blackstart"
 CREDENTIALS = "/run/blackstart"
@@ -71,6 +71,21 @@ class Store:
         self._locks = [folder, handle]
         os.ftruncate(handle, 0)
         os.write(handle, json.dumps({"controller": self.controller, "pid": os.getpid(), "since": now()}).encode())
+        self._await_what_was_left()
+
+    def _await_what_was_left(self) -> None:
+        """A command outlives an agent that is killed: it is waited for, and then as good as a holder. Raises Held."""
+        if not os.path.exists(self.path("running")):
+            return
+        from .running import outlived  # here, because few runs come after a death
+
+        left = outlived(self.path("running"))
+        if left is not None:
+            for handle in self._locks:
+                os.close(handle)
+            self._locks = []
+            what = "what a dead run left running: process %d, %s" % (left["pid"], left["program"])
+            raise Held({"controller": what, "pid": left["pid"], "since": left["since"]})
 
     def _take(self, path: str, flags: int) -> int:
         """Lock what stands at a path, not what stood there a moment ago. Raises Held."""
@@ -160,11 +175,18 @@ def _holder(path: str) -> Dict[str, Any]:
     return {}
 
 
-def write_atomically(path: str, content: bytes, mode: Optional[int], ids: Optional["tuple[int, int]"]) -> None:
+def write_atomically(
+    path: str,
+    content: bytes,
+    mode: Optional[int],
+    ids: Optional["tuple[int, int]"],
+    settle: Optional[Callable[[int], None]] = None,
+) -> None:
     """Old or new, never between: a temporary file beside it, fsync, mode and owner, rename, fsync of the folder.
 
     What a killed run left beside the file is removed first. Mode and owner that are None are not touched at all:
-    some file systems own them.
+    some file systems own them. `settle` is given the whole file before it takes its name; where it raises, the old
+    content stays.
     """
     import tempfile  # here, because a run without changes writes nothing
 
@@ -181,6 +203,8 @@ def write_atomically(path: str, content: bytes, mode: Optional[int], ids: Option
                 os.fchown(stream.fileno(), *ids)
             if mode is not None:
                 os.fchmod(stream.fileno(), mode)
+            if settle is not None:
+                settle(stream.fileno())
             os.fsync(stream.fileno())
         os.rename(temporary, path)
     except BaseException:

@@ -122,9 +122,11 @@ class Http(Wait):
 
     def _require_unit(self) -> None:
         """Raises Refused where the unit has ended; that systemd does not answer for once says nothing about it."""
-        unit = self.spec.get("unit")
+        unit: str = self.spec.get("unit", "")
+        if not unit:
+            return
         try:
-            ended = unit and show(unit)["ActiveState"] not in ("active", "activating", "reloading")
+            ended = show(unit)["ActiveState"] not in ("active", "activating", "reloading")
         except Refused:
             return
         if ended:

@@ -64,12 +64,12 @@ def test_check_then_apply_then_nothing(site):
 def test_what_differs_is_mended_and_nothing_else(site):
     site.converge()
     root = site.root()
-    (root / "app/after").write_text("spoilt\n")
+    (root / "app/before").write_text("spoilt\n")
     (root / "app").chmod(0o700)
     checked = site.converge(check=True)["box"]
-    assert [record.name for record in checked.records if record.state == "change"] == [names(root)[0], names(root)[3]]
-    assert "-spoilt" in checked.records[3].diff and "+one" in checked.records[3].diff
-    assert states(site.converge()["box"]) == ["changed", "ok", "ok", "changed", "ok", "ok"]
+    assert [record.name for record in checked.records if record.state == "change"] == [names(root)[0], names(root)[1]]
+    assert "-spoilt" in checked.records[1].diff and "+box one" in checked.records[1].diff
+    assert states(site.converge()["box"]) == ["changed", "changed", "ok", "ok", "ok", "ok"]
 
 
 def test_the_journal_tells_who_changed_what(site):

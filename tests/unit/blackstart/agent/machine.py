@@ -1,5 +1,6 @@
 """A folder that plays a machine, and the agent's real Run on it, fed as the controller feeds it."""
 
+import errno
 import json
 import os
 
@@ -116,3 +117,8 @@ def tree(folder):
         mode = None if path.is_symlink() else status.st_mode & 0o7777
         found[str(path.relative_to(folder))] = (*what, mode, status.st_uid, status.st_gid)
     return found
+
+
+def full(*arguments, **fields):
+    """What any writing does once the disk is full."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

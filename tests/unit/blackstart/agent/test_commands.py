@@ -1,14 +1,17 @@
 import hashlib
 import io
+import os
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from blackstart.agent import archives
+from blackstart.agent.store import Store
 from blackstart.resources import absent, archive, command, file, undecided
 
-from .machine import tree
+from .machine import full, tree
 
 
 def writes(path, text="x"):
@@ -241,6 +244,89 @@ def test_a_tar_that_leaves_its_folder_is_refused_whole(machine, land, member):
     assert "evil" in machine.failure
     after = {path: what for path, what in tree(land).items() if not path.startswith("tool.partial")}
     assert after == before and not Path("/tmp/evil-blackstart").exists()
+
+
+def members(path, *infos):
+    with tarfile.open(path, "w") as made:
+        for info, content in infos:
+            info.size = len(content)
+            made.addfile(info, io.BytesIO(content))
+    return path
+
+
+def test_what_is_unpacked_from_a_tar_is_roots_and_only_roots_to_change(machine, land):
+    top, folder, program = tarfile.TarInfo("."), tarfile.TarInfo("bin"), tarfile.TarInfo("bin/tool")
+    for info, mode in ((top, 0o1777), (folder, 0o2775), (program, 0o6777)):
+        info.mode, info.uid, info.gid, info.uname, info.gname = mode, 1000, 1000, "daemon", "daemon"
+    top.type = folder.type = tarfile.DIRTYPE
+    os.chown(land, 0, 33)
+    land.chmod(0o2755)
+    source = members(land / "tool.tar", (top, b""), (folder, b""), (program, b"#!/bin/sh\n"))
+    assert machine.apply(unpacked(land, source)) == ["changed"]
+    for path in (land / "tool", *(land / "tool").rglob("*")):
+        found = path.lstat()
+        wished = 0o644 if path.name == ".sha256" else 0o755
+        assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (0, 0, wished), path
+
+
+def test_what_is_unpacked_from_a_wheel_is_only_roots_to_change(machine, land):
+    source = land / "tool.whl"
+    with zipfile.ZipFile(source, "w") as made:
+        info = zipfile.ZipInfo("run")
+        info.external_attr = 0o4777 << 16
+        made.writestr(info, "x")
+    machine.apply(unpacked(land, source))
+    assert (land / "tool" / "run").stat().st_mode & 0o7777 == 0o755
+
+
+@pytest.mark.parametrize("how", ["his own folder", "a folder of root's", "a link"])
+def test_what_is_put_in_the_place_of_the_folder_that_is_unpacked_in_is_not_written_to(
+    machine, land, wheel, how, monkeypatch
+):
+    (land / "victim").mkdir()
+    (land / "other").mkdir(mode=0o700)
+    (land / "other" / "tool").symlink_to(land / "victim")
+    if how == "his own folder":
+        os.chown(land / "other", 1, 1)
+    real = os.mkdir
+
+    def swapped(path, *rest, **where):
+        real(path, *rest, **where)
+        if str(path).endswith("tool.partial"):
+            (land / "tool.partial").rename(land / "away")
+            if how == "a link":
+                (land / "tool.partial").symlink_to(land / "victim")
+            else:
+                (land / "other").rename(land / "tool.partial")
+
+    monkeypatch.setattr(os, "mkdir", swapped)
+    assert machine.apply(unpacked(land, wheel)) == ["failed"]
+    assert not list((land / "victim").iterdir()) and not (land / "tool").exists()
+
+
+@pytest.mark.parametrize("how", ["replaced", "written over"])
+def test_what_has_the_hash_is_what_is_unpacked(machine, land, wheel, how, monkeypatch):
+    """Whoever may write where the archive lies does so once its hash was found to be right."""
+    evil = land / "evil"
+    with zipfile.ZipFile(evil, "w") as made:
+        made.writestr("tool/module.py", "evil")
+    wish = unpacked(land, wheel)
+    real = archives.held
+
+    def swap(folder, make=False):
+        evil.rename(wheel) if how == "replaced" else wheel.write_bytes(evil.read_bytes())
+        return real(folder, make)
+
+    monkeypatch.setattr(archives, "held", swap)
+    assert machine.apply(wish) == ["changed"]
+    assert digest(wheel) not in wish.spec["sha256"], "the swap did not take place"
+    assert (land / "tool/tool/module.py").read_text() == "x = 1\n"
+
+
+def test_an_archive_that_cannot_be_written_down_is_not_put_in_its_place(machine, land, wheel, monkeypatch):
+    monkeypatch.setattr(Store, "journal", full)
+    assert machine.apply(unpacked(land, wheel)) == ["failed"]
+    assert not (land / "tool").exists()
 
 
 def test_a_wheel_that_leaves_its_folder_stays_inside(machine, land):

@@ -1,11 +1,14 @@
 import os
+from pathlib import Path
 
 import pytest
 
+from blackstart.agent.store import Store
 from blackstart.agent.world import sha256
 from blackstart.resources import absent, command, directory, file, lines, link
+from blackstart.resources import tree as owned
 
-from .machine import tree
+from .machine import full, tree
 
 
 @pytest.fixture
@@ -381,3 +384,176 @@ def test_nothing_is_said_to_be_ok_that_an_unknown_may_have_changed(machine, at):
     plan = [command("unpack", make, creates=at("made")), directory(at("made/d")), absent(at("made/d/f"))]
     assert machine.check(*plan) == ["change", "unknown", "unknown"]
     assert machine.apply(*plan) == ["changed", "ok", "changed"]
+
+
+# groups that a folder hands down, and attributes that are left open
+
+
+@pytest.fixture
+def shared(land):
+    """A folder whose set-id bit hands its group down."""
+    (land / "shared").mkdir()
+    os.chown(land / "shared", 0, 33)
+    (land / "shared").chmod(0o2755)
+    return str(land / "shared")
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        lambda shared: [directory(f"{shared}/a/b"), directory(f"{shared}/a")],
+        lambda shared: [lines(f"{shared}/f", ["x"]), file(f"{shared}/f", "x\n")],
+        lambda shared: [
+            link(f"{shared}/l", "x"),
+            directory(shared, mode="2755"),
+            owned(shared, owner="root", group="root"),
+        ],
+    ],
+)
+def test_what_is_made_is_roots_whatever_the_folder_around_it_hands_down(machine, shared, plan):
+    predicted = machine.check(*plan(shared))
+    assert predicted[-1] == "ok"
+    assert machine.apply(*plan(shared)) == [state.replace("change", "changed") for state in predicted]
+
+
+def test_a_folder_that_somebody_puts_in_the_place_of_a_new_one_stays_his(machine, shared, monkeypatch):
+    real = os.mkdir
+
+    def swapped(path, *rest, **where):
+        real(path, *rest, **where)
+        if path == "new":
+            os.chown(path, 1, 33, **where)
+
+    monkeypatch.setattr(os, "mkdir", swapped)
+    machine.apply(directory(f"{shared}/new/d"))
+    assert (Path(shared) / "new").stat().st_uid == 1 and mode(Path(shared) / "new") & 0o2000
+
+
+LEFT_OPEN = [
+    lambda path: file(path, "x\ny\n", mode=None, owner=None, group=None),
+    lambda path: lines(path, ["y"], mode=None),
+]
+
+
+def refused_at(folder, call):
+    """The call, as a file system makes it that is mounted there and refuses."""
+
+    def refuse(handle, *arguments):
+        if Path(f"/proc/self/fd/{handle}").readlink().is_relative_to(folder):
+            raise PermissionError
+        call(handle, *arguments)
+
+    return refuse
+
+
+@pytest.fixture
+def theirs(land):
+    (land / "f").write_text("x\n")
+    (land / "f").chmod(0o640)
+    os.chown(land / "f", 1, 1)
+    return land / "f"
+
+
+@pytest.mark.parametrize("wish", LEFT_OPEN)
+def test_attributes_left_open_stay_those_of_the_file_that_is_replaced(machine, theirs, wish):
+    plan = [wish(str(theirs)), file(str(theirs), "x\ny\n", mode="0640", owner="daemon", group="daemon")]
+    assert machine.check(*plan) == ["change", "ok"]
+    assert machine.apply(*plan) == ["changed", "ok"]
+
+
+@pytest.mark.parametrize("wish", LEFT_OPEN)
+@pytest.mark.parametrize("new", [True, False])
+def test_a_file_system_that_refuses_them_is_left_its_own(machine, theirs, wish, new, monkeypatch):
+    """On /etc/pve the file system owns them and refuses every call."""
+    for name in ("fchmod", "fchown"):
+        monkeypatch.setattr(os, name, refused_at(theirs.parent, getattr(os, name)))
+    if new:
+        theirs.unlink()
+    assert machine.apply(wish(str(theirs))) == ["changed"]
+    assert theirs.read_text().endswith("y\n")
+
+
+def test_an_attribute_that_was_wished_is_not_given_up(machine, theirs, monkeypatch):
+    monkeypatch.setattr(os, "fchown", refused_at(theirs.parent, os.fchown))
+    assert machine.apply(file(str(theirs), "new")) == ["failed"]
+    assert theirs.read_text() == "x\n"
+
+
+@pytest.mark.parametrize("wish", LEFT_OPEN)
+def test_a_new_file_without_a_mode_is_not_its_writers_alone(machine, land, at, wish):
+    assert machine.apply(wish(at("f"))) == ["changed"]
+    assert mode(land / "f") == 0o644
+
+
+def test_a_set_id_bit_does_not_go_over_to_another_owner(machine, theirs):
+    theirs.chmod(0o4755)
+    machine.apply(file(str(theirs), "new", mode=None))
+    assert (theirs.owner(), mode(theirs)) == ("root", 0o755)
+
+
+# paths that end in a slash
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        lambda path: absent(path),
+        lambda path: file(path, "new"),
+        lambda path: lines(path, ["new"]),
+        lambda path: link(path, "new"),
+        lambda path: directory(path),
+    ],
+)
+def test_a_slash_at_the_end_means_the_same_place(machine, land, at, wish):
+    slashed = at("x") + "/"
+    if wish("").kind in ("absent", "file", "lines"):
+        (land / "x").write_text("old")
+    assert machine.check(wish(slashed)) == ["change"]
+    assert machine.apply(wish(slashed)) == ["changed"]
+    assert machine.journal()[-1]["path"] == at("x")
+    assert machine.apply(wish(slashed), wish(at("x"))) == ["ok", "ok"]
+    assert (land / "x").exists() is (wish("").kind not in ("absent", "link"))
+
+
+# what must not be lost, and not be shown
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        lambda at: file(at("f"), "new"),
+        lambda at: file(at("f"), "old\n", mode="0600"),
+        lambda at: lines(at("f"), ["new"]),
+        lambda at: absent(at("f")),
+        lambda at: absent(at("d"), recursive=True),
+        lambda at: link(at("l"), "new"),
+        lambda at: directory(at("new")),
+        lambda at: directory(at("d"), mode="0700"),
+        lambda at: owned(at("d"), owner="daemon", group="daemon"),
+    ],
+)
+def test_a_change_that_cannot_be_written_down_does_not_take_place(machine, land, at, wish, monkeypatch):
+    (land / "f").write_text("old\n")
+    (land / "l").symlink_to("old")
+    (land / "d" / "e").mkdir(parents=True)
+    before = tree(land)
+    monkeypatch.setattr(Store, "journal", full)
+    assert machine.apply(wish(at)) == ["failed"]
+    assert tree(land) == before
+
+
+@pytest.mark.parametrize(
+    "wish", [lambda path: file(path, "new"), lambda path: lines(path, ["new"]), lambda path: absent(path)]
+)
+def test_what_a_file_holds_that_is_its_owners_alone_is_not_shown(machine, land, at, wish):
+    (land / "f").write_text("hunter22\n")
+    (land / "f").chmod(0o600)
+    for run in (machine.check, machine.apply):
+        run(wish(at("f")))
+        assert "hunter22" not in str(machine.events)
+    assert machine.kept() == {sha256(b"hunter22\n"): b"hunter22\n"}
+
+
+def test_a_secret_that_the_same_plan_would_write_is_not_shown_either(machine, at):
+    machine.check(file(at("f"), "hunter22\n", mode="0600", secret=True), lines(at("f"), ["new"]))
+    assert "hunter22" not in str(machine.events)
