@@ -124,10 +124,29 @@ def test_a_dead_agents_lock_is_taken_over_at_once(fleet_of_hosts: dict[str, Host
     first = start(inventory, "/run/gate-1")
     for host in fleet_of_hosts.values():
         wait_for(lambda host=host: gated.is_reached(host, "/run/gate-1"), "the gate")  # type: ignore[misc]
-        send(signal.SIGKILL, host.agents())
+        host.kill_all()
         gated.open_gate(host, "/run/gate-2")
     told = controllers.finish(first)
     assert told.code == 1
     assert {machine["error"]["stage"] for machine in told.machines} == {"connect"}
+    second = controllers.up(inventory, "--set", "gated_by=/run/gate-2", "--json", task="gated")
+    assert second.code == 0, second
+
+
+def test_what_a_dead_agent_left_running_is_not_run_a_second_time_beside_itself(
+    fleet_of_hosts: dict[str, Host], inventory: Path
+) -> None:
+    first = start(inventory, "/run/gate-1")
+    for host in fleet_of_hosts.values():
+        wait_for(lambda host=host: gated.is_reached(host, "/run/gate-1"), "the gate")  # type: ignore[misc]
+        send(signal.SIGKILL, host.agents())
+        gated.open_gate(host, "/run/gate-2")
+    controllers.finish(first)
+    told = controllers.up(inventory, "--set", "gated_by=/run/gate-2", "--json", task="gated")
+    assert told.code == 1
+    for machine in told.machines:
+        assert re.match(r"what a dead run left running: process \d+, sh", machine["error"]["found"]), machine
+    for host in fleet_of_hosts.values():
+        gated.open_gate(host, "/run/gate-1")
     second = controllers.up(inventory, "--set", "gated_by=/run/gate-2", "--json", task="gated")
     assert second.code == 0, second
