@@ -9,8 +9,8 @@ import tarfile
 import zipfile
 from typing import IO, Iterator, Tuple
 
-from .files import PathKind
 from .kind import Refused, Verdict
+from .paths import PathKind
 from .places import Folder, disinherit, held, real_place
 from .store import sync_folder
 

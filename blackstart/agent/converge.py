@@ -17,7 +17,7 @@ from .world import Unknown, World, sha256
 KINDS: Dict[str, Tuple[str, str]] = {
     "directory": ("files", "Directory"),
     "file": ("files", "File"),
-    "tree": ("files", "Tree"),
+    "tree": ("trees", "Tree"),
     "link": ("files", "Link"),
     "lines": ("files", "Lines"),
     "absent": ("files", "Absent"),

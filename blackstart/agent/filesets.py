@@ -7,8 +7,8 @@ import os
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from .diffs import describe
-from .files import NEW_FILE, ROOT, held_place, is_private, remove, replace_file, would_make_parents
 from .kind import Context, Kind, Refused, Verdict
+from .paths import NEW_FILE, ROOT, held_place, is_private, remove, replace_file, would_make_parents
 from .places import held, real_place
 from .store import read_json, write_atomically
 from .world import Entry, Unknown, sha256

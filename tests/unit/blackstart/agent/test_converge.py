@@ -76,7 +76,7 @@ def test_an_error_of_the_file_system_is_a_failure_of_the_resource(machine, land,
     def full(*arguments):
         raise OSError(28, "No space left on device", f"{land}/f")
 
-    monkeypatch.setattr("blackstart.agent.files.write_atomically", full)
+    monkeypatch.setattr("blackstart.agent.paths.write_atomically", full)
     assert machine.apply(file(f"{land}/f", "x"), directory(f"{land}/a")) == ["failed"]
     assert "No space left on device" in machine.failure
     assert machine.done[0]["remedy"]

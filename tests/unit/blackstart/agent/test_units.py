@@ -327,7 +327,7 @@ def test_what_is_owed_is_written_down_before_the_change(machine, systemd, conf, 
     def killed(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("blackstart.agent.files.write_atomically", killed)
+    monkeypatch.setattr("blackstart.agent.paths.write_atomically", killed)
     with pytest.raises(KeyboardInterrupt):
         machine.apply(conf("1"), handlers=HANDLERS)
     assert machine.owed()["restart x"]["handler"] == {"unit": UNIT}
