@@ -22,7 +22,11 @@ class Group(Kind):
     def apply(self) -> None:
         group = self.spec["group"]
         self.context.store.journal(resource=self.name, group=group)
-        _do(["grpconv"] if self.world.gid(group) is not None else ["groupadd", "-r", group])
+        if self.world.gid(group) is None:
+            _do(["groupadd", "-r", group])
+        else:
+            _do(["grpconv"])
+            _do(["groupmod", "-p", "!", group])  # as groupadd leaves it
 
     def predict(self) -> None:
         if not self.world.knows_group(self.spec["group"]):
@@ -73,7 +77,8 @@ class User(Kind):
         else:
             if self._lacks_shadow():
                 _do(["pwconv"])
-                _do(["usermod", "-p", "!", user])  # as useradd leaves it
+                _do(["usermod", "-p", "!", user])  # as useradd leaves it, and so the next
+                _do(["chage", "-m", "-1", "-M", "-1", "-W", "-1", user])
             _do(["usermod", *shape, user])
 
     def _lacks_shadow(self) -> bool:

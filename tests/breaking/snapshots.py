@@ -17,7 +17,7 @@ Entry = tuple[str, ...]
 OF_ITS_TIME = re.compile(
     r"/var/log/|/var/cache/|/var/lib/apt/|/var/lib/dpkg/(status-old|lock|triggers/Lock|available)"
     # The backups of shadow's tools, and the locks that they leave when killed and never look at again.
-    r"|/etc/(passwd|group|shadow|gshadow)(-|\.\d+)$|/etc/\.pwd\.lock"
+    r"|/etc/(passwd|group|shadow|gshadow)(-|\.\d+|\.lock)$|/etc/\.pwd\.lock"
     r"|/var/lib/stand-in-systemd/.*/invocation$|/root/\."
     r"|/var/lib/blackstart(/lock|/journal\.jsonl|/owed\.json|/intents)?$"
     r"|/var/lib/blackstart/(replaced(/|$)|jobs/[^/]*/(log|process)$)"
