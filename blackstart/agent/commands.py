@@ -44,18 +44,17 @@ class Command(Kind):
         return Verdict(True, "$ " + (text if len(text) <= SHOWN else text[:SHOWN] + "…"))
 
     def apply(self) -> str:
-        from .running import forget, write_down  # here, because a run without changes runs no command
+        from .running import forget, noted  # here, because a run without changes runs no command
 
         spec, note = self.spec, self.context.store.path("running")
         self.context.store.journal(resource=self.name, command=spec["argv"][0])
         ran = run(
-            spec["argv"],
+            noted(spec["argv"], note),
             spec.get("env"),
             spec.get("cwd", "/"),
             spec.get("stdin", ""),
             spec.get("timeout"),
             self.context.say,
-            lambda pid: write_down(note, pid, spec["argv"][0]),
         )
         forget(note)
         if ran.status != 0:

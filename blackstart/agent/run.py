@@ -29,9 +29,8 @@ def run(
     stdin: str = "",
     timeout: Optional[float] = None,
     on_line: Optional[Callable[[str], None]] = None,
-    on_start: Optional[Callable[[int], None]] = None,
 ) -> Ran:
-    """Run to the program's own end, whatever it leaves running; `on_start` is told its process id.
+    """Run to the program's own end, whatever it leaves running.
 
     A program that is not there ends with 127, one that ran past `timeout` seconds with 124.
     """
@@ -64,8 +63,6 @@ def run(
         timer.start()
     kept = bytearray()
     try:
-        if on_start:
-            on_start(process.pid)
         with process.stdout:
             for line in _lines(process, process.stdout.fileno()):
                 kept += line

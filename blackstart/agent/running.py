@@ -1,29 +1,27 @@
-"""The command that runs for the agent, written down while it runs: it outlives an agent that is killed, and whoever
-comes next must not start it a second time beside it.
+"""The command that runs for the agent writes itself down: it outlives an agent that is killed, and whoever comes next
+must not start it a second time beside itself.
 
 Only the program itself counts. What it leaves running when it ends well, a daemon, is no concern of ours.
 """
 
 import contextlib
-import json
 import os
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
-from .store import now
+from .store import stamp
 
 WAIT_S = 10.0
 POLL_S = 0.05
 
+# In the command's own process, before it becomes the command: an agent that wrote it could die before it did. A note
+# that cannot be written stops nothing.
+NOTE = '{ read -r stat </proc/$$/stat && printf "%s\\n" "$stat" >"$0"; } 2>/dev/null; exec "$@"'
 
-def write_down(path: str, pid: int, program: str) -> None:
-    """Note what has just been started. It runs already, so a note that cannot be written must not stop us."""
-    began = _began(pid)
-    if began is None:
-        return
-    note = {"pid": pid, "began": began, "program": program, "since": now()}
-    with contextlib.suppress(OSError), open(path, "w") as stream:
-        stream.write(json.dumps(note))
+
+def noted(argv: List[str], path: str) -> List[str]:
+    """The command that writes down at `path` who it is, by /proc/PID/stat, and then is `argv`."""
+    return ["/bin/sh", "-c", NOTE, path, *argv]
 
 
 def forget(path: str) -> None:
@@ -32,32 +30,38 @@ def forget(path: str) -> None:
 
 
 def outlived(path: str) -> Optional[Dict[str, Any]]:
-    """The note of a program that still runs after WAIT_S, though who started it is gone; None where there is none."""
+    """{pid, program, since} of a program that still runs after WAIT_S, though who started it is gone; None without."""
     deadline = time.monotonic() + WAIT_S
     while True:
-        note = _alive(path)
-        if note is None:
+        alive = _alive(path)
+        if alive is None:
             forget(path)
             return None
         if time.monotonic() >= deadline:
-            return note
+            return alive
         time.sleep(POLL_S)
 
 
 def _alive(path: str) -> Optional[Dict[str, Any]]:
     try:
-        with open(path, "rb") as stream:
-            note: Dict[str, Any] = json.load(stream)
-    except (FileNotFoundError, ValueError):  # a note that was torn by a death
+        with open(path) as stream:
+            note = stream.read()
+        pid = int(note.split(" ")[0])
+        with open("/proc/%d/stat" % pid) as stream:
+            found = stream.read()
+        since = stamp(os.stat(path).st_mtime)
+    except (OSError, ValueError):  # it is gone, or its note was torn by a death
         return None
-    return note if _began(note["pid"]) == note["began"] else None
+    if _state(found) in "ZX" or _began(found) is None or _began(found) != _began(note):
+        return None
+    return {"pid": pid, "program": found[found.index("(") + 1 : found.rindex(")")], "since": since}
 
 
-def _began(pid: int) -> Optional[str]:
-    """When a process began, as the kernel counts it; None for one that is gone, or dead and not yet buried."""
-    try:
-        with open("/proc/%d/stat" % pid, "rb") as stream:
-            state, *fields = stream.read().decode("ascii", "replace").rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if state in "ZX" else fields[18]
+def _state(stat: str) -> str:
+    return stat.rpartition(")")[2].split()[0]
+
+
+def _began(stat: str) -> Optional[str]:
+    """When a process began, as the kernel counts it: what tells it from a later one of the same number."""
+    fields = stat.rpartition(")")[2].split()
+    return fields[19] if len(fields) > 19 else None

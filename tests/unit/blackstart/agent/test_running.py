@@ -1,15 +1,16 @@
 """A command that outlives a killed agent is not started a second time beside itself."""
 
-import json
 import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from blackstart.agent import running
-from blackstart.agent.store import Held
+from blackstart.agent.run import Ran, run
+from blackstart.agent.store import Held, now
 from blackstart.paths import ROOT
 from blackstart.resources import command, file
 
@@ -53,18 +54,15 @@ def orphan(machine, land, work):
     code = AGENT.format(root=str(ROOT), folder=str(machine.root), argv=work)
     agent = subprocess.Popen([sys.executable, "-c", code])
     wait_for((land / "log").exists, "the command")
-    wait_for(lambda: note(machine).exists() and note(machine).read_text().endswith("}"), "the note")
     agent.kill()
     agent.wait()
-    return json.loads(note(machine).read_text())
+    return int(note(machine).read_text().split()[0])
 
 
 def test_a_command_is_written_down_while_it_runs_and_only_then(machine, land):
     copied = land / "copied"
-    script = f"{until(f'-s {note(machine)}')}; cp {note(machine)} {copied}; echo $$"
-    machine.apply(command("work", ["sh", "-c", script], capture=True))
-    written = json.loads(copied.read_text())
-    assert (written["pid"], written["program"]) == (int(machine.done[0]["detail"]), "sh")
+    machine.apply(command("work", ["sh", "-c", f"cp {note(machine)} {copied}; echo $$"], capture=True))
+    assert copied.read_text().split()[0] == machine.done[0]["detail"].strip()
     assert not note(machine).exists()
 
 
@@ -72,8 +70,8 @@ def test_a_command_that_outlived_its_agent_is_not_run_twice_at_once(machine, lan
     monkeypatch.setattr(running, "WAIT_S", 0)
     with pytest.raises(Held) as caught:
         machine.apply(command("work", work))
-    assert caught.value.holder["controller"] == f"what a dead run left running: process {orphan['pid']}, sh"
-    assert caught.value.holder["since"] == orphan["since"]
+    assert caught.value.holder["controller"] == f"what a dead run left running: process {orphan}, sh"
+    assert caught.value.holder["since"] <= now()
     assert (land / "log").read_text() == "start\n"
     assert machine.check(command("work", work)) == ["change"], "a check needs no lock"
 
@@ -98,10 +96,12 @@ def test_what_a_command_leaves_running_when_it_ends_is_not_waited_for(machine, l
         (land / "open").touch()
 
 
-@pytest.mark.parametrize("text", ["", "{", json.dumps({"pid": os.getpid(), "began": "1"})])
+@pytest.mark.parametrize(
+    "text", ["", "{", "12", f"{os.getpid()}", f"{os.getpid()} (sh) S 1", f"{os.getpid()} (sh) " + "1 " * 40]
+)
 def test_a_torn_note_and_one_about_a_process_of_another_time_hold_nobody_up(machine, land, text):
     machine.state.mkdir()
-    note(machine).write_text(text)
+    note(machine).write_text(text.replace("{pid}", str(os.getpid())))
     assert machine.apply(file(f"{land}/f", "x")) == ["changed"]
     assert not note(machine).exists()
 
@@ -109,12 +109,19 @@ def test_a_torn_note_and_one_about_a_process_of_another_time_hold_nobody_up(mach
 def test_a_program_that_is_dead_and_not_yet_buried_holds_nobody_up(machine, land):
     machine.state.mkdir()
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as dying:
-        running.write_down(str(note(machine)), dying.pid, "cat")
+        stat = Path(f"/proc/{dying.pid}/stat")
+        note(machine).write_text(stat.read_text())
         dying.stdin.close()
-        wait_for(lambda: running._began(dying.pid) is None, "its death")
+        wait_for(lambda: stat.read_text().split()[2] == "Z", "its death")
         assert machine.apply(file(f"{land}/f", "x")) == ["changed"]
 
 
 def test_a_note_that_cannot_be_written_stops_nothing(machine, land):
     note(machine).mkdir(parents=True)
-    running.write_down(str(note(machine)), os.getpid(), "sh")
+    ran = run(running.noted(["echo", "a b", "$x"], str(note(machine))))
+    assert ran == Ran(0, "a b $x\n")
+
+
+def test_a_program_that_is_not_there_is_said(machine):
+    assert machine.apply(command("work", ["no-such-program"])) == ["failed"]
+    assert "no-such-program" in machine.failure and "127" in machine.failure
