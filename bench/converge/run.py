@@ -29,6 +29,8 @@ from .targets import FLEET, FLOOR, LARGE_FLEET, OURS
 from .workspace import HERE, PORT, PROJECT, Workspace, address
 
 ROUND_TRIP_S = 0.020
+LIST_RUNS = 21
+"""Cheap, and short enough for the machine's own noise to count."""
 ONE_HOST = (OURS, FLOOR, "floor-mux", "fabric-naive", "pyinfra", "ansible-pipe", "mitogen")
 BY_NAME = ("mitogen",)
 """Takes part only where --only names it."""
@@ -105,7 +107,7 @@ class Bench:
         """`inv --list` of the project itself; `changed` carries the number of heavy modules that it imported."""
         argv = [str(Path(sys.executable).with_name("inv")), "--list"]
         heavy = len(heavy_imports())
-        for turn in range(-1, max(self.runs, 5)):
+        for turn in range(-1, LIST_RUNS):
             sample = run_alone(argv, PROJECT, self.patience_s)
             if turn >= 0:
                 self.results.add(Case(OURS, "list", 0), dataclasses.replace(sample, changed=heavy))
