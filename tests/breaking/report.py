@@ -17,7 +17,8 @@ What is claimed of the engine is tried on machines that are being broken: hosts 
 this machine's own root, each with a real sshd, a real dpkg and real users (`tests/breaking`). Stand-ins answer for
 systemctl and systemd-run, since nothing is booted, and for pct where the roles' own plans are checked.
 
-These are the figures of the full runs, {date}, {machine}, seed {seed}. To repeat them, as root:
+These are the figures of the full runs, made in parts, the last on {date}; {machine}, seed {seed}. To repeat
+them, as root:
 
     inv test --soak
 

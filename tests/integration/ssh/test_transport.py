@@ -454,10 +454,9 @@ def test_a_session_over_a_cut_connection_ends_with_a_connect_error(start_sshd, c
 
 def test_a_banner_of_a_shell_start_file_does_no_harm(start_sshd, connect, tmp_path):
     startup = tmp_path / "startup"
-    startup.write_text('printf "Welcome to this machine\\nno newline at the end"\n')
-    server = start_sshd(f"SetEnv BASH_ENV={startup}")
-    transport = connect(server)
-    assert read_all(transport.start(["echo", "hi"])).startswith(b"Welcome"), "root's shell here is not bash"
+    startup.write_text('printf "Welcome to this machine\\nno newline at the end"\nexec sh -c "$SSH_ORIGINAL_COMMAND"\n')
+    transport = connect(start_sshd(f"ForceCommand sh {startup}"))
+    assert read_all(transport.start(["echo", "hi"])).startswith(b"Welcome")
     with Session(transport, python=sys.executable) as session:
         answers, _ = session.probe({"g": [{"probe": "entry", "path": "/dev/null"}]})["g"]
     assert answers == [{"kind": "other", "target": ""}]
