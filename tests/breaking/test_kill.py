@@ -143,7 +143,8 @@ def test_killed_at_a_random_moment(
     what = f"at a random moment, every other time with all it started, {kind_of(undisturbed)}"
     outcomes = play_all(hosts, undisturbed, rounds, record, what)
     assert told(outcomes) == []
-    assert sum(outcome.struck for outcome in outcomes.values()) >= count * 0.9
+    # A moment drawn near a resource's end may come when all is done; of few, one more of them is no sign of anything.
+    assert sum(outcome.struck for outcome in outcomes.values()) >= count * 0.9 - 1
 
 
 PROGRAMS: dict[str, Role[Any]] = {
