@@ -122,6 +122,11 @@ class Door:
         if answer.strip().lower() not in ("y", "yes"):
             raise InputError("not confirmed; nothing was touched", remedy="say yes, or give --yes")
 
+    def confirm_restart(self) -> None:
+        """Ask before a run that may restart what runs. Raises InputError."""
+        if self.options["restart"] and not self.check:
+            self.confirm(f"Restart what runs on {', '.join(machine.name for machine in self.machines)}, if need be?")
+
     def timed(self, name: str) -> _Timed:
         """A step whose share of the time the report shows."""
         return _Timed(self, name)

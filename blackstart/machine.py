@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import InputError
+from .secrets import HOW, is_reference
 
 CONNECTION_VARIABLES = (
     "address",
@@ -118,16 +119,8 @@ def _check_python(found: Value) -> None:
 
 def _check_reference(found: Value) -> None:
     """The value is not shown: where it is no reference, it may be the secret."""
-    match found.value:
-        case {"env": str()} | {"file": str()} if len(found.value) == 1:
-            return
-        case {"command": [*words]} if len(found.value) == 1 and words and all(isinstance(word, str) for word in words):
-            return
-    raise InputError(
-        "sudo_password is given as a reference, never by value",
-        where=found.place,
-        remedy="{env: NAME}, {file: PATH} or {command: [program, argument]}",
-    )
+    if not is_reference(found.value):
+        raise InputError("sudo_password is given as a reference, never by value", where=found.place, remedy=HOW)
 
 
 CHECKS: dict[str, Callable[[Value], None]] = {

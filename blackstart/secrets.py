@@ -20,8 +20,20 @@ MASK = "********"
 SHORTEST_MASKED = 4
 """A shorter value would blot out half of every text; whoever has such a secret has none."""
 
+HOW = "{env: NAME}, {file: PATH} or {command: [program, argument]}"
+
 _revealed: set[str] = set()
 _lock = threading.Lock()
+
+
+def is_reference(value: Any) -> bool:
+    """Whether a value stands for a secret, by its shape; what it stands for is not looked at."""
+    match value:
+        case {"env": str()} | {"file": str()} if len(value) == 1:
+            return True
+        case {"command": [*words]} if len(value) == 1 and words and all(isinstance(word, str) for word in words):
+            return True
+    return False
 
 
 def reveal(reference: Any, place: str) -> str:
@@ -30,9 +42,11 @@ def reveal(reference: Any, place: str) -> str:
         raise InputError(
             "a secret is given as a reference, never by value",
             where=place,
-            remedy="{env: NAME}, {file: PATH} or {command: [program, argument]}",
+            remedy=HOW,
         )
     ((kind, source),) = reference.items()
+    if not is_reference(reference):
+        raise InputError("this is no reference to a secret", where=place, found=f"{kind}: …")
     value = _read(kind, source, place).rstrip("\r\n")
     if not value:
         raise InputError("the secret is empty", where=place, found=f"{kind}: {source}")
@@ -42,23 +56,21 @@ def reveal(reference: Any, place: str) -> str:
 
 
 def _read(kind: str, source: Any, place: str) -> str:
-    if kind == "env" and isinstance(source, str):
+    if kind == "env":
         if source not in os.environ:
             raise InputError(f"the environment has no {source}", where=place)
         return os.environ[source]
-    if kind == "file" and isinstance(source, str):
+    if kind == "file":
         try:
             return Path(source).expanduser().read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError("the secret's file cannot be read", where=place, found=str(error)) from None
-    if kind == "command" and isinstance(source, list) and source and all(isinstance(word, str) for word in source):
-        try:
-            ran = subprocess.run(source, stdout=subprocess.PIPE, text=True, check=True)
-        except (OSError, ValueError, subprocess.CalledProcessError) as error:
-            found = f"{source[0]}: {type(error).__name__}"
-            raise InputError("the secret's command failed", where=place, found=found) from None
-        return ran.stdout
-    raise InputError("this is no reference to a secret", where=place, found=f"{kind}: …")
+    try:
+        ran = subprocess.run(source, stdout=subprocess.PIPE, text=True, check=True)
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        found = f"{source[0]}: {type(error).__name__}"
+        raise InputError("the secret's command failed", where=place, found=found) from None
+    return ran.stdout
 
 
 def ask_password(machine: str) -> Callable[[], str] | None:

@@ -65,7 +65,8 @@ class Job(Kind):
         status = self._exit_status()
         begun = status is None and self.world.exists(self._file("run"))
         # Of a job at work, or lost, nobody knows whether what it creates is whole.
-        if self.world.exists(creates) and not begun if creates else status == 0:
+        done = self.world.exists(creates) and not begun if creates else status == 0
+        if done:
             return Verdict(False)
         return Verdict(True, "$ " + " ".join(self.spec["argv"])[:100])
 

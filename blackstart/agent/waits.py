@@ -10,7 +10,7 @@ from typing import Any, Optional
 
 from .kind import Detached, Kind, Refused, Verdict
 from .run import run
-from .units import show
+from .units import RUNNING, show
 
 POLL_S = 0.1
 TELL_S = 1.0
@@ -126,7 +126,7 @@ class Http(Wait):
         if not unit:
             return
         try:
-            ended = show(unit)["ActiveState"] not in ("active", "activating", "reloading")
+            ended = show(unit)["ActiveState"] not in RUNNING
         except Refused:
             return
         if ended:

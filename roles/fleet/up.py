@@ -27,8 +27,7 @@ def up(door: Door) -> Result:
         max_fail=door.count("max_fail"),
     )
     machines = door.machines
-    if options.restart and not options.check:
-        door.confirm(f"Restart what runs on {', '.join(machine.name for machine in machines)}, if need be?")
+    door.confirm_restart()
     with door.console.progress(), open_fleet(door) as fleet:
         if door.inventory.simulated and not door.check:
             from roles.stand_in import make

@@ -185,10 +185,10 @@ def _show(door: Door, found: dict[str, Any]) -> None:
         door.console.line(f"  {patch['name']:<18} {door.console.paint(patch['state'].ljust(14), paint)}{place}")
         if patch["detail"]:
             door.console.line(f"  {'':<18} {patch['detail']}")
-    for word in ("changed", "would change"):
-        key = word.replace(" ", "_")
-        for path in found.get(key, ()) or ([] if key not in found else ["nothing"]):
-            door.console.line(f"  {word} {path}")
+    for key in ("changed", "would_change"):
+        if key in found:
+            for path in found[key] or ["nothing"]:
+                door.console.line(f"  {key.replace('_', ' ')} {path}")
     if found.get("unfinished") or found.get("completed"):
         door.console.line(f"  {found.get('unfinished') or found.get('completed')}")
 
@@ -206,8 +206,7 @@ def _change(door: Door, source: str, patch: str, what: str) -> Result:
     if source:
         found = _on_source(door, source, patches, what, dry=door.check, always_diff=False)
         return Result(found, 0 if door.check else _code(what, found))
-    if door.options["restart"] and not door.check:
-        door.confirm(f"Restart what runs on {', '.join(machine.name for machine in door.machines)}, if need be?")
+    door.confirm_restart()
     return _each_machine(door, lambda fleet, machine: _on_machine(door, fleet, machine, patches, what), what)
 
 
