@@ -48,11 +48,13 @@ def converge(fleet: Fleet, machines: Sequence[Machine], options: Options) -> lis
 
 
 def require_input(fleet: Fleet, machines: Sequence[Machine], options: Options) -> None:
-    """Raises InputError for tags and variables that `converge` would refuse, before anything is reached."""
+    """Raises InputError for what `converge` would refuse whatever a machine answers, before any is reached."""
     for tree in _trees(fleet, machines, options):
         for target in tree.targets():
             for role, machine in target.bound:
-                fleet.variables(role, machine)
+                variables = fleet.variables(role, machine)
+                if not role.probes(variables):
+                    role.state(variables, ())
 
 
 def _trees(fleet: Fleet, machines: Sequence[Machine], options: Options) -> list[Tree]:

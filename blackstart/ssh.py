@@ -146,10 +146,13 @@ class SSH:
     def _make_connection(self) -> fabric.Connection:
         import fabric
 
+        from . import ssh_config  # only now, since it imports what Fabric has
+
         keys = self._keys()
         try:
             return fabric.Connection(
                 self._address,
+                config=ssh_config.read(),
                 user=self._user,
                 port=self._port,
                 connect_timeout=CONNECT_TIMEOUT_S,

@@ -56,3 +56,16 @@ def connect():
     yield connect
     for transport in made:
         transport.close()
+
+
+@pytest.fixture
+def jump(sshd, tmp_path, monkeypatch):
+    """A jump host of the person's ssh_config, on the way to what the inventory calls `localhost`."""
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh/config").write_text(
+        f"Host localhost\n  ProxyJump root@127.0.0.1:{sshd.port}\nHost 127.0.0.1\n  IdentityFile {sshd.identity}\n"
+    )
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    return home / ".ssh/known_hosts"

@@ -6,8 +6,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
+
+import pytest
+
+from blackstart.errors import ConnectError
+from tests.waiting import wait_for
 
 SSHD = "/usr/sbin/sshd"
 PRIVILEGE_SEPARATION = Path("/run/sshd")
@@ -29,16 +33,6 @@ MaxSessions 50
 MaxStartups 50
 {extra}
 """
-
-
-def wait_for(condition, what, deadline_s=20.0):
-    """The first true value of `condition`, asked again and again until the deadline."""
-    deadline = time.monotonic() + deadline_s
-    while not (found := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {deadline_s:g} s: {what}")
-        time.sleep(0.005)
-    return found
 
 
 def missing():
@@ -139,3 +133,16 @@ def children(parent):
             if int(path.read_text().rsplit(")", 1)[1].split()[1]) == parent:
                 found.append(int(path.parent.name))
     return found
+
+
+def read_all(channel):
+    data = b""
+    while part := channel.receive(20):
+        data += part
+    return data
+
+
+def refused(transport):
+    with pytest.raises(ConnectError) as caught:
+        transport.start(["true"])
+    return caught.value

@@ -13,9 +13,10 @@ from blackstart.errors import CheckError, ConnectError, InputError
 from blackstart.paths import ROOT
 from blackstart.plan import Role, State
 from tests.unit.blackstart.agent.machine import tree
+from tests.waiting import wait_for
 
 from .fleet import TINY, TINY_ON_HOST, Site, agents, entrance, names, states
-from .server import free_port, wait_for
+from .server import free_port
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ def up(monkeypatch, capsys):
         (["--tags", "container,x*"], "no role has the tag 'x*'"),
         (["--set", "container_vmid=3"], "--set container_vmid"),
         (["--set", "no_such_variable=3"], "no role has a variable 'no_such_variable'"),
+        (["--set", "server_profile=no-such"], "known: "),
+        (["--set", "ml_env_lock=no-such.txt"], "no-such.txt"),
         (["--serial", "-1"], "a number of machines is 0 or more"),
     ],
 )
