@@ -9,10 +9,10 @@ import tarfile
 import zipfile
 from typing import IO, Iterator, Tuple
 
+from .atomic import sync_folder
 from .kind import Refused, Verdict
 from .paths import PathKind
 from .places import Folder, disinherit, held, real_place
-from .store import sync_folder
 
 MODES = 0o755
 """What may be left of a member's mode: nobody but root writes, and nothing runs as somebody else."""

@@ -5,11 +5,11 @@ import os
 import stat
 from typing import Optional
 
+from .atomic import sync_folder
 from .diffs import describe
 from .kind import Refused, Verdict
 from .paths import ROOT, PathKind, held_place, is_private, remove, replace_file, would_make_parents
 from .places import held, real_place
-from .store import sync_folder
 from .world import Entry, sha256
 
 

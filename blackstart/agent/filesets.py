@@ -6,11 +6,12 @@ import json
 import os
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
+from .atomic import write_atomically
 from .diffs import describe
 from .kind import Context, Kind, Refused, Verdict
 from .paths import NEW_FILE, ROOT, held_place, is_private, remove, replace_file, would_make_parents
 from .places import held, real_place
-from .store import read_json, write_atomically
+from .store import read_json
 from .world import Entry, Unknown, sha256
 
 

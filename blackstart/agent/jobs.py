@@ -12,9 +12,10 @@ import subprocess
 import time
 from typing import List, Optional, Tuple
 
+from .atomic import sync_folder, write_atomically
 from .kind import Context, Detached, Kind, Refused, Verdict
 from .run import PATH, run
-from .store import Damaged, sync_folder, write_atomically
+from .store import Damaged
 from .units import has_systemd
 
 POLL_S = 0.1

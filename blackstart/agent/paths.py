@@ -5,9 +5,9 @@ import os
 import stat
 from typing import Iterator, Optional, Tuple
 
+from .atomic import write_atomically
 from .kind import Kind, Refused
 from .places import Folder, held, real_place
-from .store import write_atomically
 from .world import Entry, Unknown, World, sha256
 
 ROOT = (0, 0)

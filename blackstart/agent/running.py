@@ -9,8 +9,6 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
-from .store import stamp
-
 WAIT_S = 10.0
 POLL_S = 0.05
 
@@ -30,7 +28,10 @@ def forget(path: str) -> None:
 
 
 def outlived(path: str) -> Optional[Dict[str, Any]]:
-    """{pid, program, since} of a program that still runs after WAIT_S, though who started it is gone; None without."""
+    """A program that still runs after WAIT_S, though who started it is gone; None without.
+
+    {pid, program, since}, the last in seconds since 1970.
+    """
     deadline = time.monotonic() + WAIT_S
     while True:
         alive = _alive(path)
@@ -49,7 +50,7 @@ def _alive(path: str) -> Optional[Dict[str, Any]]:
         pid = int(note.split(" ")[0])
         with open("/proc/%d/stat" % pid) as stream:
             found = stream.read()
-        since = stamp(os.stat(path).st_mtime)
+        since = os.stat(path).st_mtime
     except (OSError, ValueError):  # it is gone, or its note was torn by a death
         return None
     if _state(found) in "ZX" or _began(found) is None or _began(found) != _began(note):

@@ -11,14 +11,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.waiting import wait_for
+
 HERE = Path(__file__).resolve().parent
-START_S = 30.0
-CONDITION_S = 30.0
 MOST = 250
 
 SSHD_CONFIG = """\
@@ -38,15 +37,6 @@ PrintMotd no
 
 class HostsError(Exception):
     """The hosts cannot be had; the text says why and what to do."""
-
-
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = CONDITION_S) -> None:
-    """Return once the condition holds. Raises AssertionError after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what}")
-        time.sleep(0.005)
 
 
 @dataclass(frozen=True)
@@ -115,7 +105,7 @@ class Host:
                 return True
             return False
 
-        wait_for(answers, f"sshd on {self.address}:{self.port}", START_S)
+        wait_for(answers, f"sshd on {self.address}:{self.port}")
 
     def stop(self) -> None:
         """Kill everything in it."""

@@ -10,9 +10,10 @@ from typing import Any
 
 from blackstart.plan import Role
 from blackstart.report import MachineReport
+from tests.waiting import wait_for
 
 from . import fleets, rich
-from .hosts import Host, Hosts, wait_for
+from .hosts import Host, Hosts
 from .snapshots import Entry, Settled, entry, temporaries
 
 # Each is old or new at every moment: contents, mode and owner.

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_for
+
 from . import controllers, gated
 from .conftest import Recorder
 from .controllers import Ran
-from .hosts import Host, Hosts, send, wait_for
+from .hosts import Host, Hosts, send
 
 HOSTS = 8
 
@@ -33,6 +35,14 @@ def inventory(fleet_of_hosts: dict[str, Host], tmp_path: Path) -> Path:
 
 def start(inventory: Path, gate: str) -> subprocess.Popen[str]:
     return controllers.start(inventory, "--set", f"gated_by={gate}", "--json", task="gated")
+
+
+def start_and_see_at_work(inventory: Path, fleet: dict[str, Host], gate: str) -> subprocess.Popen[str]:
+    """A controller that waits at the gate of every host, with the lock of each in its agent's hands."""
+    controller = start(inventory, gate)
+    for name, host in fleet.items():
+        wait_for(functools.partial(gated.is_reached, host, gate), f"{name} at the gate")
+    return controller
 
 
 def sessions(host: Host) -> tuple[int, int]:
@@ -102,9 +112,7 @@ def test_a_dead_controllers_lock_lasts_until_its_agent_is_done(
     fleet_of_hosts: dict[str, Host], inventory: Path
 ) -> None:
     """The agent finishes its resource and no other; whoever comes meanwhile is told, whoever comes then works."""
-    first = start(inventory, "/run/gate-1")
-    for host in fleet_of_hosts.values():
-        wait_for(lambda host=host: gated.is_reached(host, "/run/gate-1"), "the gate")  # type: ignore[misc]
+    first = start_and_see_at_work(inventory, fleet_of_hosts, "/run/gate-1")
     first.kill()
     first.communicate()
     told = controllers.up(inventory, "--set", "gated_by=/run/gate-2", "--json", task="gated")
@@ -121,9 +129,8 @@ def test_a_dead_controllers_lock_lasts_until_its_agent_is_done(
 
 
 def test_a_dead_agents_lock_is_taken_over_at_once(fleet_of_hosts: dict[str, Host], inventory: Path) -> None:
-    first = start(inventory, "/run/gate-1")
+    first = start_and_see_at_work(inventory, fleet_of_hosts, "/run/gate-1")
     for host in fleet_of_hosts.values():
-        wait_for(lambda host=host: gated.is_reached(host, "/run/gate-1"), "the gate")  # type: ignore[misc]
         host.kill_all()
         gated.open_gate(host, "/run/gate-2")
     told = controllers.finish(first)
@@ -136,9 +143,8 @@ def test_a_dead_agents_lock_is_taken_over_at_once(fleet_of_hosts: dict[str, Host
 def test_what_a_dead_agent_left_running_is_not_run_a_second_time_beside_itself(
     fleet_of_hosts: dict[str, Host], inventory: Path
 ) -> None:
-    first = start(inventory, "/run/gate-1")
+    first = start_and_see_at_work(inventory, fleet_of_hosts, "/run/gate-1")
     for host in fleet_of_hosts.values():
-        wait_for(lambda host=host: gated.is_reached(host, "/run/gate-1"), "the gate")  # type: ignore[misc]
         send(signal.SIGKILL, host.agents())
         gated.open_gate(host, "/run/gate-2")
     controllers.finish(first)

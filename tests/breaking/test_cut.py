@@ -12,11 +12,12 @@ import pytest
 
 from blackstart.session import SILENCE_S
 from blackstart.ssh import CONNECT_TIMEOUT_S
+from tests.waiting import wait_for
 
 from . import controllers, rounds
 from .conftest import Recorder
 from .controllers import Ran
-from .hosts import Host, Hosts, wait_for
+from .hosts import Host, Hosts
 from .proxy import BROKEN, DIRECTIONS, Cut, Manner, Proxy
 from .rounds import Outcome, Undisturbed
 

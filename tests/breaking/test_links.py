@@ -15,10 +15,11 @@ from blackstart import resources
 from blackstart.converge import converge as converge_fleet
 from blackstart.fleet import Options
 from blackstart.resources import Replacement, Resource
+from tests.waiting import wait_for
 
 from . import fleets
 from .conftest import Recorder
-from .hosts import Host, Hosts, wait_for
+from .hosts import Host, Hosts
 from .layer import tool_archive
 from .rich import SET_NAME
 from .snapshots import Entry, entry

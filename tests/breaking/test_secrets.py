@@ -17,8 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_for
+
 from . import controllers, debs, layer, secretive
-from .hosts import Host, Hosts, send, wait_for
+from .hosts import Host, Hosts, send
 
 # Quotes, a backslash and letters beyond ASCII: whatever is written down of it, is written down in some quoting.
 SECRET = "hunter2\"'\\ü$zwölf%s"

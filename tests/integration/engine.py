@@ -6,20 +6,18 @@ import os
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox import model
 from sandbox.wheelhouse import fill, pip_platforms
+from tests.waiting import wait_for
 
 PROJECT = Path(__file__).parents[2]
 LOCK = PROJECT / "inventory" / "locks" / "sglang-0.5.9-sandbox.txt"
 LOCKED_RELEASE = "0.5.9"
-DEADLINE_S = 60
 
 
 def cache() -> Path:
@@ -60,14 +58,6 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def until(condition: Callable[[], bool], what: str, deadline: float = DEADLINE_S) -> None:
-    """Wait for a condition; a failure says for what."""
-    end = time.monotonic() + deadline
-    while not condition():
-        assert time.monotonic() < end, f"waited {deadline} s for {what}"
-        time.sleep(0.02)
-
-
 @dataclass
 class Engine:
     """A simulated engine in a process of its own, with its output in a file."""
@@ -95,7 +85,7 @@ class Engine:
     def __exit__(self, *exception: object) -> None:
         self.process.kill()
         self.process.wait()
-        until(lambda: not self.children(), "the children to end")
+        wait_for(lambda: not self.children(), "the children to end")
 
     @property
     def log(self) -> str:
@@ -142,8 +132,8 @@ class Engine:
             assert self.process.poll() is None, self.log
             return self.health() == 200
 
-        until(is_ready, f"{self.url} to be ready")
+        wait_for(is_ready, f"{self.url} to be ready")
         return self
 
     def wait_for(self, text: str) -> None:
-        until(lambda: text in self.log, f"{text!r} in the log")
+        wait_for(lambda: text in self.log, f"{text!r} in the log")

@@ -9,7 +9,8 @@ import urllib.request
 
 import pytest
 
-from tests.integration.engine import Engine, environment, until
+from tests.integration.engine import Engine, environment
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.wheels
 
@@ -71,7 +72,7 @@ def test_start_and_stop(release, python, start, tmp_path):
     assert engine.process.wait(30) == EXITS_BY_ITSELF[release]
     assert "SIGTERM received. signum=None frame=None. Draining requests" in engine.log
     assert "Gracefully exiting... Remaining number of requests 0" in engine.log
-    until(lambda: not engine.children(), "the children to end")
+    wait_for(lambda: not engine.children(), "the children to end")
 
 
 def test_until_the_warm_up_is_done_health_is_503(start):
@@ -82,7 +83,7 @@ def test_until_the_warm_up_is_done_health_is_503(start):
         statuses.append(engine.health())
         return statuses[-1] == 200
 
-    until(is_ready, "the server to be ready")
+    wait_for(is_ready, "the server to be ready")
     assert list(dict.fromkeys(statuses)) == [None, 503, 200]
 
 
@@ -126,14 +127,14 @@ def test_a_child_that_dies_takes_the_server_with_it(start, title):
     os.kill(pid, signal.SIGKILL)
     assert engine.process.wait(30) == -signal.SIGKILL
     assert "SIGQUIT received. signum=None, frame=None. It usually means one child failed." in engine.log
-    until(lambda: not engine.children(), "the other children to end")
+    wait_for(lambda: not engine.children(), "the other children to end")
 
 
 def test_a_server_that_is_killed_takes_its_children_with_it(start):
     engine = start("--tp", "2").ready()
     assert len(engine.children()) == 3
     engine.process.kill()
-    until(lambda: not engine.children(), "the children to end")
+    wait_for(lambda: not engine.children(), "the children to end")
 
 
 def test_before_the_warm_up_sigterm_just_ends_it(start):
@@ -142,7 +143,7 @@ def test_before_the_warm_up_sigterm_just_ends_it(start):
     engine.process.terminate()
     assert engine.process.wait(30) == -signal.SIGTERM
     assert "Draining" not in engine.log
-    until(lambda: not engine.children(), "the children to end")
+    wait_for(lambda: not engine.children(), "the children to end")
 
 
 def test_ctrl_c_ends_it_quietly(start):
@@ -150,7 +151,7 @@ def test_ctrl_c_ends_it_quietly(start):
     engine.process.send_signal(signal.SIGINT)
     assert engine.process.wait(30) == 0
     assert "Traceback" not in engine.log
-    until(lambda: not engine.children(), "the children to end")
+    wait_for(lambda: not engine.children(), "the children to end")
 
 
 @pytest.mark.parametrize(
@@ -175,7 +176,7 @@ def test_a_port_in_use(start):
         assert engine.process.wait(30) == 1
     assert "ERROR:    [Errno 98] error while attempting to bind on address" in engine.log
     assert "Traceback" not in engine.log
-    until(lambda: not engine.children(), "the children to end")
+    wait_for(lambda: not engine.children(), "the children to end")
 
 
 def test_too_little_memory(start):

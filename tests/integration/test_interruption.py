@@ -1,24 +1,14 @@
 """Ctrl-C at the front door: it is back at once, says how to come back, and what was begun goes on without it."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from blackstart.paths import ROOT
-
-DEADLINE_S = 20
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
-        time.sleep(0.01)
+from tests.waiting import DEADLINE_S, wait_for
 
 
 @pytest.fixture
@@ -30,7 +20,6 @@ def inventory(tmp_path):
     return path
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="the agent works as root")
 @pytest.mark.parametrize("as_json", [False, True])
 def test_whoever_leaves_a_command_is_not_kept_until_it_ends(tmp_path, inventory, as_json):
     script = f"touch {tmp_path}/begun; until [ -e {tmp_path}/gate ]; do sleep 0.05; done; touch {tmp_path}/ended"

@@ -2,12 +2,12 @@ import hashlib
 import os
 import sys
 import threading
-import time
 
 import pytest
 
 from blackstart.errors import ConnectError
 from blackstart.transports import Local, Through
+from tests.waiting import wait_for
 
 BIG = bytes(range(256)) * 8192  # 2 MiB
 
@@ -157,7 +157,4 @@ def test_after_hanging_up_nobody_waits_for_the_program(tmp_path):
     assert channel.receive(60) == b""
     assert channel.close() == (-1, "")
     (tmp_path / "gate").touch()
-    deadline = time.monotonic() + 20
-    while not (tmp_path / "ended").exists():
-        assert time.monotonic() < deadline, "the program was not let go on"
-        time.sleep(0.01)
+    wait_for((tmp_path / "ended").exists, "the program goes on")

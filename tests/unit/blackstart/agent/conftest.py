@@ -26,3 +26,9 @@ def fill_the_disk(monkeypatch):
         raise OSError(28, "No space left on device")
 
     return lambda: monkeypatch.setattr(Store, "journal", journal)
+
+
+@pytest.fixture
+def at(land):
+    """A path on the machine, as text."""
+    return lambda path="": str(land / path) if path else str(land)

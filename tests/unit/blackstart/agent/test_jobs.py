@@ -3,7 +3,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from blackstart.agent.run import Ran
 from blackstart.agent.store import Store
 from blackstart.plan import Section, State, plan_to_wire
 from blackstart.resources import directory, file, job
+from tests.waiting import wait_for
 
 from .machine import Listening, release
 
@@ -27,13 +27,6 @@ def _without_systemd(monkeypatch, tmp_path):
     monkeypatch.setattr(jobs, "has_systemd", lambda: False)
     monkeypatch.setattr(store, "CREDENTIALS", str(tmp_path / "credentials"))
     monkeypatch.setattr(jobs, "POLL_S", 0.01)
-
-
-def wait_for(condition, what, deadline_s=20):
-    deadline = time.monotonic() + deadline_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"{what} did not come about"
-    return found
 
 
 def folder(machine, wish):

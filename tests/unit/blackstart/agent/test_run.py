@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from blackstart.agent.run import KEPT_OUTPUT, Ran, run
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -15,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[4]
 @pytest.fixture(autouse=True)
 def _deadline():
     """A run that hangs is a failure with a name, not a suite that never ends."""
-    hung = threading.Timer(30, os._exit, (70,))
+    hung = threading.Timer(90, os._exit, (70,))
     hung.daemon = True
     hung.start()
     yield
@@ -32,13 +33,6 @@ def ended(pid, within_s):
         except FileNotFoundError:
             return True
     return False
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not come about"
-        time.sleep(0.01)
 
 
 def test_output_and_errors_come_together_with_the_status():

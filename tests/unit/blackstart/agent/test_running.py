@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from blackstart.agent.run import Ran, run
 from blackstart.agent.store import Held, now
 from blackstart.paths import ROOT
 from blackstart.resources import command, file
+from tests.waiting import wait_for
 
 AGENT = """
 import sys
@@ -22,13 +22,6 @@ from blackstart.resources import command
 from tests.unit.blackstart.agent.machine import Machine
 Machine(Path({folder!r})).apply(command("work", {argv!r}))
 """
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not come about"
-        time.sleep(0.01)
 
 
 def until(test):
