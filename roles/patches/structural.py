@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from blackstart import render
 
-from . import locate, locate_membership, locate_read, prove
+from .code import locate, locate_membership, locate_read, prove
+from .code.source import Function, Source, Unparsable, splice
 from .definition import StructuralPatch
 from .outcome import Edit, Outcome
-from .source import Function, Source, Unparsable, splice
 from .tree import SourceTree, sha256
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from blackstart.errors import InputError
-from roles.patches import definition, prove
+from roles.patches import definition
+from roles.patches.code import prove
 from roles.patches.definition import StructuralPatch
 
 GOOD = """\

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from roles.patches.loaded import Loaded
-from roles.patches.source import Source
-from roles.patches.standins import CannotRun, Record, Unknown, attempt
+from roles.patches.code.loaded import Loaded
+from roles.patches.code.source import Source
+from roles.patches.code.standins import CannotRun, Record, Unknown, attempt
 
 
 def _load(

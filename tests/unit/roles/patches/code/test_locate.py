@@ -4,9 +4,9 @@ import ast
 
 import pytest
 
-from roles.patches import locate, locate_membership, locate_read
-from roles.patches.locate import Place, Unplaceable
-from roles.patches.source import Source, splice
+from roles.patches.code import locate, locate_membership, locate_read
+from roles.patches.code.locate import Place, Unplaceable
+from roles.patches.code.source import Source, splice
 
 ENTRY = '"new"'
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.patches.source import Source, Splice, Unparsable, splice
+from roles.patches.code.source import Source, Splice, Unparsable, splice
 
 
 def _constant(source: Source) -> ast.Constant:
