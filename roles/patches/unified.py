@@ -27,6 +27,10 @@ class Fit:
     why: str = ""
 
 
+Fits = Mapping[str, Fit]
+"""Each file's, by path."""
+
+
 def decide(patch: DiffPatch, tree: SourceTree) -> Outcome:
     """The diff's state on the tree. Raises InputError for a diff that cannot be used."""
     diffs = chosen(patch)
@@ -34,18 +38,29 @@ def decide(patch: DiffPatch, tree: SourceTree) -> Outcome:
     if absent:
         return _absent(patch, tree, diffs, absent)
     contents = {diff.path: tree.read(diff.path) for diff in diffs}
-    forward = {diff.path: fit(diff.hunks, contents[diff.path]) for diff in diffs}
-    backward = {diff.path: fit(diff.undoing(), contents[diff.path]) for diff in diffs}
-    fits = not any(side.failed for side in forward.values())
-    undone = not any(side.failed for side in backward.values())
-    if fits and undone:
-        detail = "the diff fits both as it is and in reverse: its context is too short to tell which"
-        return Outcome(patch, "drifted", detail, diffs[0].path)
-    if undone:
+    forward, backward = _both_ways(diffs, contents, at_edges=False)
+    if _all(forward) and _all(backward):
+        # What is added before a file's first line or after its last leaves all that stood there as it was.
+        forward, backward = _both_ways(diffs, contents, at_edges=True)
+        if _all(forward) == _all(backward):
+            detail = "the diff fits both as it is and in reverse: its context is too short to tell which"
+            return Outcome(patch, "drifted", detail, diffs[0].path)
+    if _all(backward):
         return _there(patch, tree, contents)
-    if fits:
+    if _all(forward):
         return _missing(patch, diffs, contents, forward)
     return _drifted(patch, diffs, contents, forward, backward)
+
+
+def _both_ways(diffs: Sequence[FileDiff], contents: Mapping[str, bytes], *, at_edges: bool) -> tuple[Fits, Fits]:
+    return (
+        {diff.path: fit(diff.hunks, contents[diff.path], at_edges=at_edges) for diff in diffs},
+        {diff.path: fit(diff.undoing(), contents[diff.path], at_edges=at_edges) for diff in diffs},
+    )
+
+
+def _all(fits: Fits) -> bool:
+    return not any(side.failed for side in fits.values())
 
 
 def chosen(patch: DiffPatch) -> list[FileDiff]:
@@ -71,10 +86,11 @@ def chosen(patch: DiffPatch) -> list[FileDiff]:
     return [diff for diff in diffs if any(fnmatch.fnmatch(diff.path, glob) for glob in patch.include)]
 
 
-def fit(hunks: Sequence[Hunk], content: bytes) -> Fit:
+def fit(hunks: Sequence[Hunk], content: bytes, *, at_edges: bool = False) -> Fit:
     """Where each hunk's old lines stand, to the letter: at its own line, moved as the hunk before, or the one place.
 
-    Hunks keep their order. Where the lines stand more than once and none is at its own line, nothing is guessed.
+    Hunks keep their order. Where the lines stand more than once and none is at its own line, nothing is guessed. With
+    `at_edges` a hunk without context before or after it stands at the file's beginning or end, as git apply has it.
     """
     lines = _lines(content)
     at: list[int] = []
@@ -82,6 +98,8 @@ def fit(hunks: Sequence[Hunk], content: bytes) -> Fit:
     for hunk in hunks:
         old = hunk.old
         places = [n for n in range(free, len(lines) - len(old) + 1) if _stands(old, lines, n)]
+        if at_edges:
+            places = [n for n in places if _is_at_its_edges(hunk, n, len(lines))]
         expected = hunk.start + offset
         if not places:
             return Fit(failed=hunk, why="its lines are not there")
@@ -118,6 +136,11 @@ def _lines(content: bytes) -> list[bytes]:
     return [piece + b"\n" for piece in pieces[:-1]] + ([pieces[-1]] if pieces[-1] else [])
 
 
+def _is_at_its_edges(hunk: Hunk, at: int, count: int) -> bool:
+    opens, closes = hunk.lines[0].mark != b" ", hunk.lines[-1].mark != b" "
+    return (not opens or at == 0) and (not closes or at + len(hunk.old) == count)
+
+
 def _stands(old: Sequence[Line], lines: Sequence[bytes], at: int) -> bool:
     return all(
         lines[at + n].rstrip(b"\r\n") == line.text and lines[at + n].endswith(b"\n") == line.ended
@@ -125,9 +148,7 @@ def _stands(old: Sequence[Line], lines: Sequence[bytes], at: int) -> bool:
     )
 
 
-def _missing(
-    patch: DiffPatch, diffs: Sequence[FileDiff], contents: Mapping[str, bytes], forward: Mapping[str, Fit]
-) -> Outcome:
+def _missing(patch: DiffPatch, diffs: Sequence[FileDiff], contents: Mapping[str, bytes], forward: Fits) -> Outcome:
     edits = tuple(
         Edit(d.path, contents[d.path], apply_at(d.hunks, forward[d.path].at, contents[d.path])) for d in diffs
     )
@@ -177,8 +198,8 @@ def _drifted(
     patch: DiffPatch,
     diffs: Sequence[FileDiff],
     contents: Mapping[str, bytes],
-    forward: Mapping[str, Fit],
-    backward: Mapping[str, Fit],
+    forward: Fits,
+    backward: Fits,
 ) -> Outcome:
     there = [diff.path for diff in diffs if not backward[diff.path].failed]
     failing = next((diff for diff in diffs if forward[diff.path].failed and diff.path not in there), None)

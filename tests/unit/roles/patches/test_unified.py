@@ -49,6 +49,14 @@ def _tree(released: dict[str, str] | None = None, **files: str) -> FetchedTree:
     return FetchedTree("0.5.9", named, released=record_hashes(record(hashes)))
 
 
+@pytest.mark.parametrize("new", [f"line 0\n{OLD}", f"{OLD}line 41\n", f"line 0\n{OLD}line 41\n"])
+def test_what_is_added_at_a_files_beginning_or_end_is_known_once_it_is_there(tmp_path: Path, new: str) -> None:
+    patch = _patch(tmp_path, _diff({PATH: (OLD, new)}))
+    needed = decide(patch, _tree(one=OLD))
+    assert needed.state == "needed" and [edit.after.decode() for edit in needed.edits] == [new]
+    assert decide(patch, _tree(one=new)).state == "upstream"
+
+
 def test_the_states_are_told_by_dry_runs_both_ways(tmp_path: Path) -> None:
     patch = _patch(tmp_path, _diff({PATH: (OLD, NEW)}))
     needed = decide(patch, _tree(one=OLD))
