@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from blackstart.errors import InputError
@@ -32,7 +33,7 @@ def make(name: str, diff: Path, title: str = "", patches: Path = PATCHES, tests:
         shutil.copyfile(diff, beside / f"{name}.diff")
         words = title or f"{diff.name}, a unified diff"
         (beside / "patch.yml").write_text(render("patches/new.yml.j2", name=name, title=words))
-        paths = _paths(beside, name)
+        paths = _paths(beside, name, diff)
         beside.rename(folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
@@ -42,8 +43,8 @@ def make(name: str, diff: Path, title: str = "", patches: Path = PATCHES, tests:
     return [folder / f"{name}.diff", folder / "patch.yml", test]
 
 
-def _paths(folder: Path, name: str) -> list[str]:
-    """The files that the diff changes; raises InputError for one that cannot be used."""
+def _paths(folder: Path, name: str, given: Path) -> list[str]:
+    """The files that the diff changes; raises InputError, with the file that was given, for one that cannot be used."""
     patch = definition.load_folder(folder, name)
     assert isinstance(patch, DiffPatch)
-    return [found.path for found in unified.chosen(patch)]
+    return [found.path for found in unified.chosen(replace(patch, diff=given))]
