@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from blackstart.errors import BlackstartError, CheckError, InputError
-from blackstart.front import Door, Result, task
+from blackstart.front import Door, Result, require, task
 
 T = TypeVar("T")
 
@@ -134,11 +134,11 @@ def matrix(door: Door, document: bool = False) -> Result:
         "title": "in a few words",
     },
 )
-def new(door: Door, name: str, diff: str, title: str = "") -> Result:
+def new(door: Door, name: str, diff: str = "", title: str = "") -> Result:
     """Make a patch of your own from a unified diff, with a test."""
     from roles.patches import scaffold
 
-    made = scaffold.make(name, Path(diff), title)
+    made = scaffold.make(name, Path(require(diff, "the diff", "give it with --diff")), title)
     for path in made:
         door.console.line(f"made {path}")
     return Result({"made": [str(path) for path in made]})
@@ -163,10 +163,13 @@ def adopt(door: Door, source: str = "", patch: str = "") -> Result:
 
 
 def _named(text: str) -> list[Patch]:
+    """Raises InputError where names are given and none is left: that is an empty variable, and not every patch."""
     from roles.patches import definition
 
     names = [part.strip() for part in text.split(",") if part.strip()]
-    return [definition.load(name) for name in names] if names else definition.load_all()
+    if text and not names:
+        raise InputError("no patch is named", where="--patch", found=repr(text))
+    return [definition.load(name) for name in dict.fromkeys(names)] if names else definition.load_all()
 
 
 def _folder(source: str) -> Path:
