@@ -43,15 +43,12 @@ class Store:
     def manifest(self) -> Manifest:
         """What is recorded; an empty manifest where there is none. Raises InputError for a damaged one."""
         file = self._home / "manifest.json"
-        try:
-            content = file.read_bytes()
-        except FileNotFoundError:
-            return Manifest()
-        return manifests.parse(content, str(file))
+        content = _read(file)
+        return Manifest() if content is None else manifests.parse(content, str(file))
 
     def stock(self, digest: str) -> bytes | None:
-        file = self._home / "stock" / digest
-        return file.read_bytes() if file.is_file() else None
+        """Raises InputError for a copy that may not be read."""
+        return _read(self._home / "stock" / digest)
 
     def unfinished(self) -> str:
         """What a run that was cut short left behind, in words; "" where there is nothing."""
@@ -109,7 +106,15 @@ class Store:
         _, steps, manifest = journal
         self._check_targets(steps)
         for step in steps:
-            self._write_file(step)
+            try:
+                self._write_file(step)
+            except OSError as error:
+                raise ApplyError(
+                    "the file cannot be written; what was begun is kept",
+                    where=str(self._root / step.path),
+                    found=str(error.strerror),
+                    remedy="see to that and run again: the next apply or revert completes it first",
+                ) from None
         self._record(manifest)
         (self._home / "journal.json").unlink()
         return found.replace("; the next apply or revert completes it", "; completed")
@@ -146,8 +151,7 @@ class Store:
                         found=f"-> {parent.resolve()}",
                         remedy="give the folder that really holds the package",
                     )
-            if not os.access(file.parent, os.W_OK):
-                raise ApplyError("the folder cannot be written", where=str(file.parent), remedy="run as its owner")
+            _refuse_if_kept_from(file)
             if self._digest(step.path) not in (step.before, step.after):
                 raise CheckError(
                     "the file was changed by something else meanwhile; nothing more is written",
@@ -176,12 +180,13 @@ class Store:
 
     def _journal(self) -> tuple[str, list[_Step], Manifest] | None:
         file = self._home / "journal.json"
+        content = _read(file)
+        if content is None:
+            return None
         try:
-            data: dict[str, Any] = json.loads(file.read_bytes())
+            data: dict[str, Any] = json.loads(content)
             steps = [_Step(**step) for step in data["files"]]
             return str(data["what"]), steps, manifests.parse(json.dumps(data["manifest"]).encode(), str(file))
-        except FileNotFoundError:
-            return None
         except (ValueError, KeyError, TypeError) as error:
             raise CheckError(
                 "the journal of an interrupted run is damaged", where=str(file), found=str(error)
@@ -216,8 +221,39 @@ class Store:
 
 def clear_bytecode(file: Path) -> None:
     """Remove the compiled forms of a module, of every Python and optimisation level: one may not check its source."""
-    for stale in [*(file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"), file.with_suffix(".pyc")]:
+    for stale in _bytecode(file):
         stale.unlink(missing_ok=True)
+
+
+def _bytecode(file: Path) -> list[Path]:
+    return [*(file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"), file.with_suffix(".pyc")]
+
+
+def _refuse_if_kept_from(file: Path) -> None:
+    """Raises ApplyError where the file, its owner or its stale bytecode would stop a change half-way."""
+    for folder in dict.fromkeys([file.parent, *(stale.parent for stale in _bytecode(file) if stale.exists())]):
+        if not os.access(folder, os.W_OK):
+            raise ApplyError("the folder cannot be written", where=str(folder), remedy="run as its owner")
+    if os.geteuid() == 0 or not file.exists():
+        return
+    old = file.stat()
+    if old.st_uid != os.geteuid() or old.st_gid not in (os.getegid(), *os.getgroups()):
+        raise ApplyError("the file's owner and group could not be kept", where=str(file), remedy="run as its owner")
+
+
+def _read(file: Path) -> bytes | None:
+    """A part of the patch state; None where there is none. Raises InputError where it is there and cannot be read."""
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(
+            "the patch state cannot be read",
+            where=str(file),
+            found=str(error.strerror),
+            remedy="run as the owner of the folder",
+        ) from None
 
 
 def _write(file: Path, content: bytes, like: Path | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from blackstart.errors import ApplyError, CheckError, InputError
+from roles.patches import store
 from roles.patches.apply import apply, revert
 from roles.patches.changes import Change
 from roles.patches.definition import Patch
@@ -216,6 +218,56 @@ def test_a_damaged_journal_is_said(source: Path, gate: Patch, content: bytes) ->
     (source / STATE_FOLDER / "journal.json").write_bytes(content)
     with pytest.raises((CheckError, InputError), match="damaged"):
         apply(source, [gate])
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "journal.json"])
+def test_state_that_cannot_be_read_is_said(source: Path, gate: Patch, name: str) -> None:
+    (source / STATE_FOLDER / name).mkdir(parents=True)
+    for act in (
+        lambda: apply(source, [gate]),
+        lambda: revert(source, [gate.name], [gate]),
+        lambda: status(source, [gate]),
+    ):
+        with pytest.raises(InputError, match="cannot be read"):
+            act()
+
+
+def test_what_would_stop_a_change_half_way_is_seen_before(
+    source: Path, gate: Patch, guard: Patch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = stock.contents(source)
+    cache = (source / stock.GATE_PATH).parent / "__pycache__"
+    with monkeypatch.context() as patching:
+        patching.setattr(os, "geteuid", lambda: 12345)
+        with pytest.raises(ApplyError, match="owner"):
+            apply(source, [gate, guard])
+    cache.mkdir()
+    (cache / f"{Path(stock.GATE_PATH).stem}.cpython-311.pyc").touch()
+    with monkeypatch.context() as patching:
+        patching.setattr(os, "access", lambda path, mode: path != cache)
+        with pytest.raises(ApplyError, match="__pycache__"):
+            apply(source, [gate, guard])
+    after = stock.contents(source)
+    assert {path: content for path, content in after.items() if "__pycache__" not in path} == before
+
+
+def test_a_disk_that_is_full_half_way_is_said_and_completed_later(
+    source: Path, gate: Patch, guard: Patch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patching:
+        patching.setattr(store, "_sync_folder", _full_once_a_file_is_written(source))
+        with pytest.raises(ApplyError, match="No space left") as raised:
+            apply(source, [gate, guard])
+    assert "completes" in raised.value.remedy and "1 of 2 files" in status(source, [gate, guard])["unfinished"]
+    assert [outcome.state for outcome in apply(source, [gate, guard]).outcomes] == ["applied", "applied"]
+
+
+def _full_once_a_file_is_written(source: Path) -> Callable[[Path], None]:
+    def sync(folder: Path) -> None:
+        if STATE_FOLDER not in folder.relative_to(source).parts:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    return sync
 
 
 def test_two_at_once_are_refused(source: Path, gate: Patch) -> None:
