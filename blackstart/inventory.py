@@ -173,7 +173,7 @@ class _Reader:
 
     def files(self, path: Path) -> None:
         for kind, names in (("group_vars", self.groups), ("host_vars", self.members)):
-            for file in sorted((path / kind).glob("*")):
+            for file in _files_of(path / kind):
                 if file.name.startswith(".") or file.name.endswith("~"):
                     continue  # an editor's, or git's
                 if file.suffix not in (".yml", ".yaml"):
@@ -216,6 +216,16 @@ class _Reader:
                 found.add(name)
                 todo += self.groups[name].parents
         return sorted(found, key=lambda name: (self.groups[name].depth, name))
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """Raises InputError where what is there is no folder to look into: its variables would be missing unsaid."""
+    if not folder.exists() and not folder.is_symlink():
+        return []
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise InputError("the folder cannot be read", where=shown(folder), found=str(error.strerror)) from None
 
 
 def parse_override(text: str, known: Collection[str]) -> tuple[str, Value]:

@@ -389,3 +389,12 @@ def test_an_unknown_inventory_names_the_known(checkout, given, environment, wher
     with pytest.raises(InputError, match="there is no inventory") as caught:
         locate(given, environment, checkout)
     assert (caught.value.where, caught.value.found) == (where, "known: example, sandbox")
+
+
+@pytest.mark.parametrize("kind", ["group_vars", "host_vars"])
+@pytest.mark.parametrize("make", [lambda path: path.write_text("color: 1"), lambda path: path.symlink_to("elsewhere")])
+def test_variables_in_what_is_no_folder_are_not_passed_over(write, kind, make):
+    folder = write(hosts=TREE)
+    make(folder / kind)
+    with pytest.raises(InputError, match="the folder cannot be read"):
+        read(folder, KNOWN)
