@@ -14,6 +14,7 @@ from .errors import InputError
 
 KeyPath = tuple[str | int, ...]
 MOST_VALUES = 200_000
+MERGE = "tag:yaml.org,2002:merge"
 
 
 @dataclass
@@ -81,8 +82,14 @@ def _build(node: yaml.Node, keys: KeyPath, document: Document, above: set[int]) 
     if isinstance(node, yaml.MappingNode):
         mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            key = _scalar(key_node, document)
             line = key_node.start_mark.line + 1
+            if key_node.tag == MERGE:
+                raise InputError(
+                    "the merge key << is not known here",
+                    where=f"{document.name}:{line}",
+                    remedy="write the keys out, or give them to a group's vars",
+                )
+            key = _scalar(key_node, document)
             if not isinstance(key, str):
                 raise InputError(
                     "a key must be text",

@@ -64,6 +64,7 @@ def test_values_have_yaml_types():
         ("? [1]\n: 2\n", 1, "a key must be text"),
         ("a: 1\nb: &b [*b]\n", 2, "an alias holds itself"),
         ("a: *nobody\n", 1, "not valid YAML"),
+        ("a: &a {x: 1}\nb:\n  <<: *a\n", 3, "the merge key << is not known here"),
         ("a: 1\n--- \nb: 2\n", 2, "not valid YAML"),
         ("a: 1\nb: !!python/object/apply:os.system [id]\n", 0, None),
         ("a: 1\nb: !!python/name:os.system x\n", 2, "cannot be read"),
