@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import textwrap
@@ -39,6 +40,7 @@ class Console:
         self._diff = diff
         self._verbose = verbose
         self._terminal = not silent and self._stream.isatty()
+        self._coloured = self._terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._lock = threading.Lock()
         self._progress = Progress()
         self._live: Live | None = None
@@ -84,7 +86,7 @@ class Console:
 
     def paint(self, text: str, state: str) -> str:
         colour = COLOURS.get(state)
-        return f"\x1b[{colour}m{text}\x1b[0m" if self._terminal and colour else text
+        return f"\x1b[{colour}m{text}\x1b[0m" if self._coloured and colour else text
 
     # progress; a listener of converge
 

@@ -141,6 +141,13 @@ def test_a_terminal_gets_colours(terminal):
     assert "\x1b[32m+new" in seen and "\x1b[31m-old" in seen
 
 
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_a_terminal_that_wants_no_colours_gets_none(terminal, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    Console(terminal.stream).ends("box", Record("web", "file", "changed"))
+    assert "\x1b" not in terminal.text(until="file")
+
+
 def test_progress_shows_what_each_machine_does_and_leaves_only_the_lines(terminal):
     console = Console(terminal.stream)
     with console.progress():
