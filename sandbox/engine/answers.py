@@ -69,7 +69,7 @@ def chunk_writer(around: dict[str, Any], choice: Callable[[str], dict[str, Any]]
     """A fast writer of the many chunks in the middle of a stream, which differ in index and text alone."""
     gap, index = "\0text\0", 2**31
     whole = {**around, "choices": [{"index": index, **choice(gap)}], "usage": None}
-    before, middle_and_after = sse(whole).decode().split(str(index), 1)
+    before, middle_and_after = sse(whole).decode().rsplit(str(index), 1)
     middle, after = middle_and_after.split(json.dumps(gap), 1)
 
     def write(ticket: Ticket, text: str) -> bytes:

@@ -16,7 +16,7 @@ def body(event):
 
 def test_the_fast_chunk_writer_writes_what_the_slow_way_would():
     job = Job([ticket(1), ticket(1, index=3)])
-    around = answers.envelope(job, "text_completion", 'a "quoted" näme')
+    around = answers.envelope(job, "text_completion", 'a "quoted" näme of 2147483648')
 
     def piece(text):
         return {"text": text, "logprobs": None}
