@@ -96,8 +96,11 @@ async def read(request: web.Request, shape: type[Model]) -> Model:
     if request.path.startswith("/v1/") and media_type != "application/json":
         raise InvalidRequest("Unsupported Media Type: Only 'application/json' is allowed")
     try:
-        body: Any = json.loads(await request.read())
-    except ValueError as error:
+        raw = await request.read()
+        body: Any = json.loads(raw)
+        if b"\\u" in raw:
+            json.dumps(body, ensure_ascii=False).encode()  # half a character, such as \\ud800, has no answer
+    except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"JSON decode error: {error}") from error
     try:
         return shape.model_validate(body)

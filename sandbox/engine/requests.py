@@ -51,6 +51,8 @@ class CompletionRequest(_OpenAIRequest):
     echo: bool = False
 
     def prompts(self) -> list[str | TokenIds]:
+        if not self.prompt or (isinstance(self.prompt, list) and not any(self.prompt)):
+            raise BadRequest("Prompt cannot be empty")
         return split_prompts(self.prompt)
 
 
@@ -85,7 +87,7 @@ class SamplingParams(_Request):
 class GenerateRequest(_Request):
     text: str | list[str] | None = None
     input_ids: TokenIds | list[TokenIds] | None = None
-    sampling_params: SamplingParams | list[SamplingParams] = Field(default_factory=SamplingParams)
+    sampling_params: SamplingParams | list[SamplingParams] | None = None
     stream: bool = False
 
     @property
@@ -101,7 +103,7 @@ class GenerateRequest(_Request):
     def parameters(self, count: int) -> list[SamplingParams]:
         """The sampling parameters of each of `count` prompts."""
         if not isinstance(self.sampling_params, list):
-            return [self.sampling_params] * count
+            return [self.sampling_params or SamplingParams()] * count
         if len(self.sampling_params) != count:
             raise BadRequest(f"{count} prompts and {len(self.sampling_params)} sampling_params")
         return self.sampling_params

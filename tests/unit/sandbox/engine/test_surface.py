@@ -306,3 +306,24 @@ def test_requests_are_logged_as_uvicorn_logs_them(ask, caplog):
         message.startswith("INFO:     127.0.0.1:") and message.endswith('- "GET /v1/models?x=1 HTTP/1.1" 200 OK')
         for message in caplog.messages
     )
+
+
+@pytest.mark.parametrize("prompt", ["", [], [""], ["", ""], [[]]])
+def test_an_empty_prompt_is_refused_in_the_real_servers_words(ask, prompt):
+    status, _, text = ask(post("/v1/completions", completion(prompt=prompt)))
+    assert (status, json.loads(text)["message"]) == (400, "Prompt cannot be empty")
+
+
+def test_sampling_params_may_be_null(ask):
+    assert ask(post("/generate", {"text": "two words", "sampling_params": None}))[0] == 200
+
+
+@pytest.mark.parametrize("body", ["[" * 100_000, '{"prompt": "\\ud800"}', '{"prompt": "a", "model": "\\ud800"}'])
+def test_a_body_that_cannot_be_read_is_the_clients_fault(ask, body):
+    async def scenario(client, frontend):
+        headers = {"Content-Type": "application/json"}
+        async with client.post("/v1/completions", data=body, headers=headers) as response:
+            return response.status, (await response.json())["message"]
+
+    status, message = ask(scenario)
+    assert status == 400 and message.startswith("JSON decode error")
