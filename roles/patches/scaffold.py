@@ -24,6 +24,9 @@ def make(name: str, diff: Path, title: str = "", patches: Path = PATCHES, tests:
         raise InputError(f"{name!r} is no name for a patch", where="NAME", remedy="small letters, digits and hyphens")
     if folder.exists():
         raise InputError(f"there is a patch {name!r} already", where=shown(folder))
+    test = tests / f"test_{name.replace('-', '_')}.py"
+    if test.exists():
+        raise InputError(f"there is a test of a patch {name!r} already", where=shown(test), remedy="move it away")
     if not diff.is_file():
         raise InputError("there is no such file", where="--diff", found=str(diff))
     beside = patches / f".{name}.new"
@@ -37,7 +40,6 @@ def make(name: str, diff: Path, title: str = "", patches: Path = PATCHES, tests:
         beside.rename(folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    test = tests / f"test_{name.replace('-', '_')}.py"
     test.parent.mkdir(parents=True, exist_ok=True)
     test.write_text(render("patches/new_test.py.j2", name=name, paths=paths))
     return [folder / f"{name}.diff", folder / "patch.yml", test]

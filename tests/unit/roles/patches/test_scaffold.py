@@ -47,3 +47,14 @@ def test_what_is_wrong_with_a_diff_is_said_of_the_file_that_was_given(tmp_path: 
         scaffold.make("mine", given, "", tmp_path / "patches", tmp_path / "tests")
     assert raised.value.where == f"{given}:5"
     assert not list((tmp_path / "patches").iterdir()) and not (tmp_path / "tests").exists()
+
+
+def test_a_test_that_somebody_has_written_stays(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    own = tmp_path / "tests/test_mine.py"
+    own.write_text("mine")
+    with pytest.raises(InputError, match="a test of a patch 'mine' already"):
+        scaffold.make(
+            "mine", _diff(tmp_path / "x.diff", OLD, OLD + "x\n"), "", tmp_path / "patches", tmp_path / "tests"
+        )
+    assert own.read_text() == "mine" and not (tmp_path / "patches").exists()
