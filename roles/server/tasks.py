@@ -59,6 +59,7 @@ Act = Callable[["Fleet", "Machine"], dict[str, Any]]
 def _each(door: Door, profile: str, act: Act, show: Callable[[Door, dict[str, Any]], None] | None = None) -> Result:
     """Do it on every selected engine. All input is checked for all of them before the first is touched."""
     from roles import open_fleet
+    from roles.server.state import unit_text
 
     if profile:
         door.console.line(f"profile {profile} until the next inv up; to keep it, set server_profile in the inventory")
@@ -69,7 +70,9 @@ def _each(door: Door, profile: str, act: Act, show: Callable[[Door, dict[str, An
     results: list[dict[str, Any]] = []
     with open_fleet(door) as fleet:
         for machine in engines:
-            _variables(fleet, machine).argv()
+            variables = _variables(fleet, machine)
+            unit_text(variables)
+            variables.port()
         with door.console.progress():
             for machine in engines:
                 result: dict[str, Any] = {"name": machine.name}
@@ -108,7 +111,7 @@ def _variables(fleet: Fleet, machine: Machine) -> Variables:
     return resolve(machine, fleet.defaults, Variables)
 
 
-def _carry_out(fleet: Fleet, machine: Machine, state: State) -> bool:
+def _carry_out(fleet: Fleet, machine: Machine, state: State, *, check: bool = False) -> bool:
     """One plan of this role alone, restarting nothing; whether a restart is pending.
 
     Raises VerifyError with what the machine said.
@@ -119,7 +122,7 @@ def _carry_out(fleet: Fleet, machine: Machine, state: State) -> bool:
     resources = section.by_id()
     pending = False
     with fleet.session(machine, installs=True) as session:
-        for event in session.converge(plan_to_wire([section], check=False, restart=False, empty=False)):
+        for event in session.converge(plan_to_wire([section], check=check, restart=False, empty=False)):
             name = resources[event["id"]].name if event.get("id") in resources else event.get("name", "")
             if event["e"] == "start":
                 fleet.listener.begins(machine.name, "server", name)
@@ -137,18 +140,23 @@ def _facts(fleet: Fleet, machine: Machine, questions: Sequence[dict[str, Any]]) 
     return list(answers)
 
 
-def _start(fleet: Fleet, machine: Machine) -> dict[str, Any]:
+def _planned(fleet: Fleet, machine: Machine) -> State:
+    """Raises InputError where another process holds the port."""
     from roles.server.state import probes, state
 
     variables = _variables(fleet, machine)
-    facts = _facts(fleet, machine, [dict(question) for question in probes(variables)])
-    pending = _carry_out(fleet, machine, state(variables, facts))
+    return state(variables, _facts(fleet, machine, [dict(question) for question in probes(variables)]))
+
+
+def _start(fleet: Fleet, machine: Machine) -> dict[str, Any]:
+    variables = _variables(fleet, machine)
+    pending = _carry_out(fleet, machine, _planned(fleet, machine))
     ready = {"state": "ready", "profile": variables.server_profile, "model": variables.served_model()}
     return {**ready, "pending": "a restart: inv server.restart"} if pending else ready
 
 
 def _restart(fleet: Fleet, machine: Machine) -> dict[str, Any]:
-    """What would refuse the start is found while the old server still serves. Raises CheckError."""
+    """What would refuse the start is found while the old server still serves. Raises BlackstartError."""
     from roles.server.state import gate_argv
 
     variables = _variables(fleet, machine)
@@ -161,6 +169,7 @@ def _restart(fleet: Fleet, machine: Machine) -> dict[str, Any]:
                 found=ran["output"].strip(),
                 remedy=f"inv patch.apply --limit {machine.name}, or inv up",
             )
+    _carry_out(fleet, machine, _planned(fleet, machine), check=True)
     return {**_stop(fleet, machine), **_start(fleet, machine)}
 
 

@@ -204,6 +204,25 @@ class TestBadInput:
     def test_an_unknown_profile_lists_the_known_ones(self, inv: Inv) -> None:
         self.refused(inv("server.restart", "--profile", "nope"), 2, "nope", "glm-5-nvfp4-latency")
 
+    def test_a_restart_with_what_is_no_port(self, inv: Inv) -> None:
+        self.refused(inv("server.restart", "--set", "server_flags={port: 30000x}"), 2, "30000x", "1 to 65535")
+
+    def test_a_restart_on_a_port_that_another_holds(self, inv: Inv, in_container: InContainer) -> None:
+        in_container("systemd-run", "--unit=holder", "python3", "-m", "http.server", "31000")
+        try:
+            in_container("sh", "-c", "until ss -Hltn 'sport = 31000' | grep -q .; do sleep 0.1; done")
+            self.refused(inv("server.restart", "--set", "server_flags={port: 31000}"), 1, "31000", "holder.service")
+        finally:
+            in_container("systemctl", "stop", "holder")
+
+    def test_a_restart_whose_unit_file_cannot_be_written(self, inv: Inv, in_container: InContainer) -> None:
+        file = "/etc/systemd/system/sglang.service"
+        in_container("sh", "-c", f"mv {file} {file}.aside && ln -s /dev/null {file}")
+        try:
+            self.refused(inv("server.restart"), 1, file, "not a file")
+        finally:
+            in_container("mv", f"{file}.aside", file)
+
     def test_malformed_yaml(self, inv: Inv, inventory: Path) -> None:
         (inventory / "host_vars" / "glm5.yml").write_text("container_vmid: [200\n")
         self.refused(inv("up", "-i", str(inventory)), 2, "host_vars/glm5.yml:", "not valid YAML")
