@@ -46,11 +46,13 @@ def _require_own_lock(variables: Variables) -> None:
 
 
 def state(variables: Variables, facts: Facts) -> State:
-    """Raises InputError for a lock that is not there or not whole."""
+    """Raises InputError for a lock that is not there, not whole, or not one of uv."""
     _require_own_lock(variables)
     lock, uv = locks.read(variables.ml_env_lock), locks.read(variables.ml_env_uv_lock)
     environment = f"{variables.ml_env_root}/{lock.identity}"
     lock_file = f"{variables.ml_env_root}/{lock.identity}.lock.txt"
+    if "uv" not in uv.versions:
+        raise InputError("this lock names no uv", where="ml_env_uv_lock", found=variables.ml_env_uv_lock)
     uv_version = uv.versions["uv"]
     tool = f"{TOOLS}/uv-{uv_version}"
     uv_binary = f"{tool}/uv-{uv_version}.data/scripts/uv"

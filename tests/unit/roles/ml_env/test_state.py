@@ -107,3 +107,8 @@ def test_an_unknown_lock_is_an_input_error(wrong):
 def test_paths_are_absolute(name):
     with pytest.raises(InputError):
         variables(**{name: "relative"})
+
+
+def test_a_lock_of_something_else_is_none_of_uv():
+    with pytest.raises(InputError, match="names no uv"):
+        ml_env.state(variables(ml_env_uv_lock="engine"), [])
