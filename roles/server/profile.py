@@ -6,9 +6,9 @@ import datetime
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from blackstart.errors import InputError
 from blackstart.paths import INVENTORY
@@ -19,6 +19,9 @@ PROFILES = INVENTORY / "profiles"
 
 Flag = bool | int | float | str | list[Any] | dict[str, Any] | None
 """A flag's value: true for a switch, null to take out what an extended profile sets, a mapping for a JSON value."""
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""A variable's name; systemd passes over an assignment to any other, with a warning in its journal alone."""
 
 
 class Evidence(BaseModel):
@@ -50,7 +53,7 @@ class Profile(BaseModel):
     extends: str | None = None
     patches: list[str] = []
     flags: dict[str, Flag] = {}
-    environment: dict[str, str | None] = {}
+    environment: dict[Name, str | None] = {}
     evidence: list[Evidence] = []
 
 

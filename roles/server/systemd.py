@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from blackstart.errors import InputError
+
 PLAIN = re.compile(r"[A-Za-z0-9_./:=,@+-]+")
 CONTROL = re.compile(r"[\x01-\x1f\x7f]")
 """A bare carriage return would end the line."""
@@ -14,7 +16,10 @@ def quote(word: str) -> str:
     """One word of ExecStart= or Environment=, so that systemd hands on exactly these bytes.
 
     systemd.service(5): C-style escapes within double quotes; `%` begins a specifier, `$` a variable; both are doubled.
+    Raises InputError for a null character, which would end the line and which no program can be given.
     """
+    if "\0" in word:
+        raise InputError("a flag or variable of the server holds a null character", found=repr(word)[:100])
     if PLAIN.fullmatch(word):
         return word
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")

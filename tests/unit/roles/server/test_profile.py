@@ -1,4 +1,5 @@
 import datetime
+import json
 
 import pytest
 
@@ -139,3 +140,11 @@ def test_the_projects_own_profiles_are_valid_and_have_evidence(name):
     profile = profiles.read(name)
     assert profile.evidence and profile.releases
     assert profile.flags["tp-size"] == profile.gpus.count
+
+
+@pytest.mark.parametrize("name", ["MY VAR", "A=B", "1ST", "", "A\n"])
+def test_a_variable_that_systemd_would_pass_over_is_refused(folder, name):
+    text = child(f"environment:\n  B: x\n  {json.dumps(name)}: y\n")
+    with pytest.raises(InputError) as caught:
+        profiles.read("odd", folder(odd=text))
+    assert caught.value.where.startswith("odd.yml:")

@@ -1,5 +1,6 @@
 import pytest
 
+from blackstart.errors import InputError
 from roles.server import systemd
 
 from . import unitfile
@@ -72,3 +73,8 @@ def test_a_whole_command_and_its_environment_come_back_from_systemd_itself():
     found, assignments = unitfile.parsed_by_systemd(UNIT.format(environment=environment, command_line=line))
     assert found == argv
     assert assignments == values
+
+
+def test_a_null_character_is_refused():
+    with pytest.raises(InputError, match="null character"):
+        systemd.quote("a\0b")
