@@ -16,7 +16,6 @@ from blackstart.resources import Resource
 from roles.server.state import Variables as ServerVariables
 
 BASELINES = INVENTORY / "baselines"
-SHOWN = ("total_output_tokens", "output_throughput", "total_throughput", "mean_tpot_ms", "mean_ttft_ms")
 
 
 class Level(BaseModel):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from blackstart.errors import InputError, VerifyError
+from blackstart.errors import CheckError, InputError, VerifyError
 from blackstart.front import Door, Result, task
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def ladder(door: Door, levels: str = "", series: str = "") -> Result:
         raise InputError("a series' name is a file name", where="--series", found=name)
     beside = {level.prompts: recorded(variables.bench_baseline, level) for level in chosen}
     path = series_file(door.inventory.path, name)
+    _require_room_for_records(path)
     records: list[dict[str, Any]] = []
     with open_fleet(door) as fleet, door.console.progress():
         scale = _time_scale(fleet, machine, variables)
@@ -48,12 +50,33 @@ def ladder(door: Door, levels: str = "", series: str = "") -> Result:
             record |= {"series": name, "machine": machine.name, "profile": variables.server_profile}
             record |= {"simulated": scale is not None, "simulated_time_scale": scale}
             records.append(record)
-            path.parent.mkdir(exist_ok=True)
-            with path.open("a") as stream:
-                stream.write(json.dumps(record) + "\n")
+            _keep(path, record)
     _show(door, records, beside, scale)
     door.console.line(f"kept in {path}")
     return Result(door.document(series=name, levels=records, recorded=beside))
+
+
+def _require_room_for_records(path: Path) -> None:
+    """A level may take an hour: that its record cannot be kept is found before. Raises InputError."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with path.open("a"):
+            pass
+        if path.stat().st_size == 0:
+            path.unlink()
+    except (OSError, ValueError) as error:
+        remedy = "see that the folder can be written to, or name another --series"
+        raise InputError("the records cannot be kept", where=str(path), found=str(error), remedy=remedy) from None
+
+
+def _keep(path: Path, record: dict[str, Any]) -> None:
+    """Raises CheckError with the whole record, which is what the time was spent on."""
+    try:
+        with path.open("a") as stream:
+            stream.write(json.dumps(record) + "\n")
+    except OSError as error:
+        what = f"the record cannot be kept: {error.strerror}"
+        raise CheckError(what, where=str(path), found=json.dumps(record), remedy="make room, and keep it") from None
 
 
 def _climb(fleet: Fleet, machine: Machine, variables: Variables, series: str, level: Level) -> dict[str, Any]:
@@ -63,9 +86,11 @@ def _climb(fleet: Fleet, machine: Machine, variables: Variables, series: str, le
     from roles.bench.state import level_resource, output_file, result_of
 
     made = resources.directory(variables.bench_folder)
+    # bench_serving appends: what an earlier run left, perhaps half a line, is not to be taken for this one's.
+    fresh = resources.absent(output_file(variables, series, level))
     command = level_resource(variables, series, level)
     alive = resources.http("alive afterwards", variables.url("/health"), deadline=30, unit=variables.server_unit)
-    section = Section("bench", machine.name, (), "", State([made, command], verify=[alive]))
+    section = Section("bench", machine.name, (), "", State([made, fresh, command], verify=[alive]))
     fleet.listener.begins(machine.name, "bench", command.name)
     with fleet.session(machine) as session:
         for event in session.converge(plan_to_wire([section], check=False, restart=False, empty=False)):
@@ -100,6 +125,12 @@ def _show(door: Door, records: list[dict[str, Any]], beside: dict[int, dict[str,
     for record in records:
         known = ", ".join(f"{name} {level['total_throughput']:g}" for name, level in beside[record["prompts"]].items())
         door.console.line(
-            f"{record['prompts']:>8} {record['total_output_tokens']:>14} {record['output_throughput']:>10.1f} "
-            f"{record['total_throughput']:>10.1f} {record['mean_tpot_ms']:>9.1f}   {known or '-'}"
+            f"{record['prompts']:>8} {record['total_output_tokens']:>14} {_figure(record, 'output_throughput'):>10} "
+            f"{_figure(record, 'total_throughput'):>10} {_figure(record, 'mean_tpot_ms'):>9}   {known or '-'}"
         )
+
+
+def _figure(record: dict[str, Any], name: str) -> str:
+    """A measured number; NaN and Infinity stand in a record as words."""
+    value = record[name]
+    return value if isinstance(value, str) else f"{value:.1f}"

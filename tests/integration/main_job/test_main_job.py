@@ -152,6 +152,16 @@ def test_the_ladder_counts_exactly_and_is_kept_as_json_lines(served: Ran, inv: I
         kept.unlink(missing_ok=True)
 
 
+def test_half_a_line_of_an_earlier_ladder_spoils_no_later_one(served: Ran, inv: Inv, in_container: InContainer) -> None:
+    folder = "/var/lib/blackstart/bench"
+    in_container("sh", "-c", f'mkdir -p {folder} && printf \'{{"completed": 1, "dur\' > {folder}/test-torn-1.jsonl')
+    try:
+        ran = inv("bench.ladder", "--levels", "1", "--series", "test-torn")
+        assert ran.code == 0, ran.out + ran.err
+    finally:
+        (ROOT / "inventory/sandbox/series/test-torn.jsonl").unlink(missing_ok=True)
+
+
 def test_stop_leaves_no_process_and_start_brings_it_back(served: Ran, inv: Inv, in_container: InContainer) -> None:
     assert inv("server.stop").code == 0
     left = in_container("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sglang:[:]' || true")
