@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sandbox import cgroup, identity, images, link, modules, packages, share
 from sandbox import preconditions as machine
-from sandbox.errors import SandboxError
+from sandbox.errors import SandboxError, said
 from sandbox.files import forget_disk, prepare
 from sandbox.keeper import INSIDE
 from sandbox.paths import ADDRESS, HOSTNAME, LOCK, Paths
@@ -55,7 +55,7 @@ def up(progress: Progress) -> Host:
     """
     paths = Paths.default()
     _refuse_where_impossible(paths)
-    with _said(), _alone(progress):
+    with said(), _alone(progress):
         if _running(paths) and answers(1.0):
             share.refresh(paths.share)
             return _host(paths)
@@ -73,7 +73,7 @@ def build(progress: Progress) -> Path:
     """Install and build what `up` needs, and start nothing. Returns the image's folder. Raises SandboxError."""
     paths = Paths.default()
     _refuse_where_impossible(paths)
-    with _said(), _alone(progress):
+    with said(), _alone(progress):
         return _built(paths, progress)
 
 
@@ -97,7 +97,7 @@ def down(progress: Progress, purge: bool = False, wipe: bool = False) -> None:
     paths = Paths.default()
     if os.geteuid() != 0:
         raise SandboxError("stopping the sandbox needs root", "run it as root")
-    with _said(), _alone(progress):
+    with said(), _alone(progress):
         foreign = link.foreign(paths)
         if foreign:
             raise SandboxError(
@@ -118,18 +118,6 @@ def _refuse_where_impossible(paths: Paths) -> None:
     found = machine.reasons(paths)
     if found:
         raise SandboxError("the sandbox cannot work here: " + "; ".join(found), "mend that, or use a host of your own")
-
-
-@contextmanager
-def _said() -> Iterator[None]:
-    """What the machine refuses (a full disk, a read-only file system, …), in words and with its place."""
-    try:
-        yield
-    except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        raise SandboxError(
-            f"the machine refuses: {error.strerror or error}{where}", "mend that, then run it again"
-        ) from error
 
 
 @contextmanager

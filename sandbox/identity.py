@@ -46,6 +46,6 @@ def load(path: Path) -> Identity | None:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         found = Identity(int(data["pid"]), int(data["start"]), str(data["boot"]))
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return None
     return found if found.alive() else None

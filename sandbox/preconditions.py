@@ -76,13 +76,16 @@ def _place(paths: Paths) -> Iterator[str]:
     if not re.fullmatch(r"[A-Za-z0-9/._@%+-]+", str(paths.root)):
         yield f"the state root {paths.root} has characters that mount options cannot hold"
         return
-    if paths.root.exists():
-        foreign = sorted(p.name for p in paths.root.iterdir() if p not in paths.own() and not p.name.startswith("."))
-        if foreign:
-            yield f"the state root {paths.root} holds things that are not the sandbox's: {', '.join(foreign[:5])}"
     place = paths.root
     while not place.exists():
         place = place.parent
+    if not place.is_dir():
+        yield f"the state root {paths.root} cannot be made: {place} is no folder"
+        return
+    if place == paths.root:
+        foreign = sorted(p.name for p in paths.root.iterdir() if p not in paths.own() and not p.name.startswith("."))
+        if foreign:
+            yield f"the state root {paths.root} holds things that are not the sandbox's: {', '.join(foreign[:5])}"
     free = shutil.disk_usage(place).free
     if free < _FREE_BYTES:
         yield f"{place} has {free / 1024**3:.1f} GiB free, {_FREE_BYTES / 1024**3:.0f} GiB are needed"

@@ -9,7 +9,7 @@ from blackstart.errors import CheckError
 from blackstart.front import Door
 from blackstart.paths import INVENTORY
 from sandbox import host, model, wheelhouse
-from sandbox.errors import SandboxError
+from sandbox.errors import SandboxError, said
 from sandbox.paths import Paths
 
 LOCKS = [INVENTORY / "locks" / "sglang-0.5.9-sandbox.txt", INVENTORY / "locks" / "uv.txt"]
@@ -19,7 +19,8 @@ LOCKS = [INVENTORY / "locks" / "sglang-0.5.9-sandbox.txt", INVENTORY / "locks" /
 def spoken() -> Iterator[None]:
     """The sandbox's errors in the words of the front door."""
     try:
-        yield
+        with said():
+            yield
     except SandboxError as error:
         raise CheckError(error.message, where="sandbox", remedy=error.remedy) from None
 

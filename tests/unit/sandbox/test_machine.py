@@ -66,6 +66,14 @@ def test_a_folder_of_somebody_else_is_never_taken_as_state_root(tmp_path: Path) 
     assert any("not the sandbox's" in reason for reason in preconditions._place(Paths(Path("/"))))
 
 
+@pytest.mark.parametrize("below", ["", "not/yet"])
+def test_a_file_where_the_state_root_would_be_is_refused_and_holds_no_sandbox(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+    paths = Paths(tmp_path / "file" / below)
+    assert any("is no folder" in reason for reason in preconditions._place(paths))
+    assert identity.load(paths.keeper) is None
+
+
 def test_too_little_space_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preconditions, "_FREE_BYTES", 1 << 60)
     assert any("GiB free" in reason for reason in preconditions._place(Paths(tmp_path / "not/yet")))
