@@ -10,6 +10,7 @@ PROPERTIES = "LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,Invo
 CALL_S = 180
 RUNNING = ("active", "reloading", "activating")
 STOPPED = ("inactive", "failed")
+UNREAD = ("not-found", "error")  # `error`: the file of a failed unit went and came back
 NEVER_ENABLED = ("static", "indirect", "generated")  # whatever systemctl answers, all stays as it is
 UNIT_FILES = ("/etc/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd", "/lib/systemd")
 
@@ -50,7 +51,7 @@ class Unit(Kind):
         if self.world.is_empty:
             return dict({"ActiveState": "inactive", "UnitFileState": "disabled", "NeedDaemonReload": "no"}, **overlay)
         found = show(self.unit)
-        if self.context.applying and (found["NeedDaemonReload"] == "yes" or found["LoadState"] == "not-found"):
+        if self.context.applying and (found["NeedDaemonReload"] == "yes" or found["LoadState"] in UNREAD):
             systemctl("daemon-reload")
             found = show(self.unit)
         if found.get("UnitFileState") == "" and _wanted_by_something(self.unit):

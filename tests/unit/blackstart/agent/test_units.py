@@ -155,7 +155,7 @@ def test_a_static_unit_is_not_refused_where_unit_files_would_change(machine, sys
     assert machine.check(*wishes) == ["change", "change"]
 
 
-@pytest.mark.parametrize("attribute", [("reload", "yes"), ("load", "not-found")])
+@pytest.mark.parametrize("attribute", [("reload", "yes"), ("load", "not-found"), ("load", "error")])
 def test_a_changed_unit_file_is_read_anew_by_a_run_and_not_by_a_check(machine, systemd, attribute):
     setattr(systemd, *attribute)
     machine.check(unit(UNIT, enabled=False))
