@@ -215,4 +215,6 @@ def _logs(fleet: Fleet, machine: Machine, lines: int) -> dict[str, Any]:
     variables = _variables(fleet, machine)
     argv = ["journalctl", "-u", variables.server_unit, "-n", str(lines), "--no-pager", "-o", "cat"]
     (ran,) = _facts(fleet, machine, [{"probe": "run", "argv": argv}])
+    if ran["status"] != 0:
+        raise CheckError("the log cannot be read", where=machine.name, found=ran["output"].strip())
     return {"lines": ran["output"].splitlines()}
