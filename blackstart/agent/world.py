@@ -22,7 +22,7 @@ class Unknown(Exception):
 class Entry(NamedTuple):
     """What stands at a path. `content` is set only where the overlay changes it; `after` names who makes an unknown."""
 
-    kind: str  # absent | file | directory | link | other | unknown
+    kind: str  # absent | file | directory | link | special file | unknown
     mode: Optional[int] = None
     owner: Optional[str] = None
     group: Optional[str] = None
@@ -275,7 +275,7 @@ def _read_entry(path: str, follow: bool) -> Entry:
         return Entry("directory", mode, owner, group)
     if stat.S_ISLNK(found.st_mode):
         return Entry("link", mode, owner, group, target)
-    return Entry("other", mode, owner, group)
+    return Entry("special file", mode, owner, group)
 
 
 def _read_link(path: str) -> "Tuple[os.stat_result, str]":

@@ -167,7 +167,7 @@ def _require_devices(variables: Variables, entries: Facts) -> None:
     for path, entry in zip(variables.container_devices, entries, strict=True):
         if entry["kind"] == "absent":
             raise CheckError(f"the host has no {path} to pass on", remedy=MODPROBE_REMEDY)
-        if entry["kind"] != "other":
+        if entry["kind"] != "special file":
             raise CheckError(
                 f"{path} on the host is no device node",
                 found=f"a {entry['kind']}",

@@ -202,7 +202,7 @@ def test_a_banner_of_a_shell_start_file_does_no_harm(start_sshd, connect, tmp_pa
     assert read_all(transport.start(["echo", "hi"])).startswith(b"Welcome")
     with Session(transport, python=sys.executable) as session:
         answers, _ = session.probe({"g": [{"probe": "entry", "path": "/dev/null"}]})["g"]
-    assert answers == [{"kind": "other", "target": ""}]
+    assert answers == [{"kind": "special file", "target": ""}]
 
 
 def test_an_odd_locale_does_no_harm(start_sshd, connect, tmp_path):

@@ -307,10 +307,10 @@ def test_a_tree_goes_only_when_it_is_meant(machine, land, at):
     assert land.exists() and not list(land.iterdir())
 
 
-def test_other_things_go_as_well(machine, land, at):
+def test_special_files_go_as_well(machine, land, at):
     os.mkfifo(land / "p")
     assert machine.apply(absent(at("p"))) == ["changed"]
-    assert machine.done[0]["diff"] == f"- other {at('p')}"
+    assert machine.done[0]["diff"] == f"- special file {at('p')}"
 
 
 # one after another, seen ahead

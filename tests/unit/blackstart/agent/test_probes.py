@@ -37,7 +37,7 @@ def test_a_file_that_is_too_big_is_none(tmp_path):
 def test_an_entry_answers_without_following_links(tmp_path):
     (tmp_path / "l").symlink_to("/dev/null")
     assert ask("entry", path=f"{tmp_path}/l") == {"kind": "link", "target": "/dev/null"}
-    assert ask("entry", path="/dev/null") == {"kind": "other", "target": ""}
+    assert ask("entry", path="/dev/null") == {"kind": "special file", "target": ""}
     assert ask("entry", path=f"{tmp_path}/none") == {"kind": "absent", "target": ""}
 
 

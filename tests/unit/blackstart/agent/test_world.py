@@ -27,7 +27,7 @@ def test_each_kind_of_thing_is_told_apart(world, tmp_path):
     os.mkfifo(tmp_path / "fifo")
     assert world.entry(f"{tmp_path}/file") == Entry("file", 0o640, "root", "root")
     assert world.entry(f"{tmp_path}").kind == "directory"
-    assert world.entry(f"{tmp_path}/fifo").kind == "other"
+    assert world.entry(f"{tmp_path}/fifo").kind == "special file"
     assert world.entry(f"{tmp_path}/none") == ABSENT
     assert world.entry(f"{tmp_path}/file/below") == ABSENT
     assert world.entry(f"{tmp_path}/link").kind == "file"
@@ -310,5 +310,5 @@ def test_an_empty_machine_is_filled_by_the_overlay():
 def test_a_socket_is_neither_file_nor_directory(world, tmp_path):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
-    assert world.entry(f"{tmp_path}/s").kind == "other"
+    assert world.entry(f"{tmp_path}/s").kind == "special file"
     assert world.read(f"{tmp_path}/s") is None

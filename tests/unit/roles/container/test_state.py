@@ -26,7 +26,7 @@ def conf(**changes):
     return "".join(f"{key}: {value}\n" for key, value in lines.items() if value is not None)
 
 
-def facts(text=None, *, running=True, vm=False, devices=("other", "other")):
+def facts(text=None, *, running=True, vm=False, devices=("special file", "special file")):
     """The answers to the role's questions on a host."""
     return [
         None if text is None else {"text": text, "sha256": "x"},
@@ -228,7 +228,7 @@ def test_a_container_never_changes_between_privileged_and_unprivileged(wanted, p
 )
 def test_a_node_that_the_host_lacks_is_an_error_before_anything_is_made(kind, says):
     with pytest.raises(CheckError, match=says) as caught:
-        container.host_state(variables(), facts(running=False, devices=("other", kind)))
+        container.host_state(variables(), facts(running=False, devices=("special file", kind)))
     assert "nvidia-modprobe" in caught.value.remedy
 
 
