@@ -63,6 +63,7 @@ class Run:
         self.changed: Set[str] = set()
         self.current = ""
         self.unsure = ""  # check mode: after what the section at hand would be planned anew, maybe otherwise
+        self.would_owe: Dict[str, Optional[str]] = {}  # check mode: handler -> the unit's run
         self.maybe_notified: Dict[str, str] = {}  # handlers of such sections: after what
 
     def say(self, line: str) -> None:
@@ -155,6 +156,7 @@ class Run:
             if not verdict.changes:
                 self._done(spec, "ok", started, detail=verdict.detail)
             elif self.check:
+                self._would_owe(spec)
                 kind.predict()
                 self.changed.add(spec["id"])
                 self._done(spec, "change", started, diff=verdict.diff, detail=verdict.detail)
@@ -162,6 +164,7 @@ class Run:
                 self._change(spec, kind, verdict, started)
         except Unknown as unknown:
             self.changed.add(spec["id"])
+            self._would_owe(spec)
             self._predict_unknown(kind)
             self._done(spec, "unknown", started, detail="after " + unknown.after)
         except Damaged as damaged:
@@ -169,6 +172,7 @@ class Run:
         except Refused as refused:
             if self.unsure:
                 self.changed.add(spec["id"])
+                self._would_owe(spec)
                 self._done(spec, "unknown", started, detail="after " + self.unsure)
                 return
             self._fail(spec, started, refused.message, refused.remedy, refused.passing)
@@ -214,6 +218,11 @@ class Run:
                 owed[name] = {"handler": handler, "since": now(), "run": present}
         self.store.set_owed(owed)
 
+    def _would_owe(self, spec: Dict[str, Any]) -> None:
+        """What `_owe` would write down now: the run of the unit that has not seen the change."""
+        for name in spec.get("notify", []):
+            self.would_owe[name] = units.foreseen_invocation(self.world, self.plan["handlers"][name]["unit"])
+
     def _all_handlers(self) -> None:
         started = time.monotonic()
         try:
@@ -250,20 +259,14 @@ class Run:
             self.store.set_owed(owed)
 
     def _predict_handlers(self, owed: Dict[str, Any]) -> None:
-        notified = [
-            name
-            for section in self.plan["sections"]
-            for spec in section["resources"]
-            if spec["id"] in self.changed
-            for name in spec.get("notify", [])
-        ]
-        for name in dict.fromkeys([*owed, *notified, *self.maybe_notified]):
+        debts = dict({name: debt["run"] for name, debt in owed.items()}, **self.would_owe)
+        for name in dict.fromkeys([*debts, *self.maybe_notified]):
             unit = self.plan["handlers"].get(name, owed.get(name, {}).get("handler", {}))["unit"]
-            present: Optional[str] = None if self.world.is_empty else units.invocation(unit)
+            present = units.foreseen_invocation(self.world, unit)
             if present is None:
                 continue
             state, detail = "change" if self.plan["restart"] else "pending", ""
-            if name not in notified and (name not in owed or present != owed[name]["run"]):
+            if debts.get(name) != present:
                 if name not in self.maybe_notified:
                     continue
                 state, detail = "unknown", "after " + self.maybe_notified[name]

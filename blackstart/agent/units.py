@@ -5,6 +5,7 @@ from typing import Dict, Optional
 
 from .kind import Kind, Refused, Verdict
 from .run import run
+from .world import World
 
 PROPERTIES = "LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,InvocationID,Result"
 CALL_S = 180
@@ -92,8 +93,11 @@ class Unit(Kind):
         state: Dict[str, str] = {}
         if self.spec.get("enabled") is not None:
             state["UnitFileState"] = "enabled" if self.spec["enabled"] else "disabled"
-        if self.spec.get("running") is not None:
-            state["ActiveState"] = "active" if self.spec["running"] else "inactive"
+        running = self.spec.get("running")
+        if running is not None:
+            if (self._found()["ActiveState"] in RUNNING) != running:
+                state["InvocationID"] = "of " + self.spec["id"] if running else ""
+            state["ActiveState"] = "active" if running else "inactive"
         self.world.would_set_unit(self.unit, state)
 
 
@@ -112,3 +116,11 @@ def invocation(unit: str) -> Optional[str]:
         return None
     found = show(unit)
     return found.get("InvocationID") if found["ActiveState"] in RUNNING else None
+
+
+def foreseen_invocation(world: World, unit: str) -> Optional[str]:
+    """As `invocation`, after all that a check has foreseen so far."""
+    overlay = world.unit_overlay(unit)
+    if "InvocationID" in overlay:
+        return overlay["InvocationID"] or None
+    return None if world.is_empty else invocation(unit)

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 
 from blackstart.agent import converge, units
@@ -302,6 +304,34 @@ def test_a_change_after_the_same_run_started_the_unit_owes_a_restart(machine, sy
     plan = [conf("1"), unit(UNIT, running=True), other]
     assert machine.apply(*plan, handlers=HANDLERS, restart=True) == ["changed"] * 4
     assert systemd.called == [f"start --no-block -- {UNIT}", f"restart -- {UNIT}"]
+
+
+STEPS = {
+    "change": lambda land, n: file(f"{land}/conf{n}", "1", notify=("restart x",)),
+    "start": lambda land, n: unit(UNIT, running=True),
+    "stop": lambda land, n: unit(UNIT, running=False),
+}
+
+
+@pytest.mark.parametrize("runs", [False, True], ids=["stopped", "running"])
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("steps", list(itertools.product(STEPS, repeat=4)), ids=" ".join)
+def test_a_check_foresees_the_handlers_of_units_that_the_plan_starts_and_stops(
+    machine, systemd, land, steps, restart, runs
+):
+    if runs:
+        systemd.start()
+    plan = [STEPS[step](land, number) for number, step in enumerate(steps)]
+    foreseen = machine.check(*plan, handlers=HANDLERS, restart=restart)
+    assert machine.apply(*plan, handlers=HANDLERS, restart=restart) == [
+        state.replace("change", "changed") for state in foreseen
+    ]
+
+
+def test_a_check_of_a_machine_that_is_not_there_yet_foresees_its_handlers(machine, systemd, land):
+    plan = [directory(str(land)), STEPS["start"](land, 1), STEPS["change"](land, 2)]
+    machine.check(*plan, handlers=HANDLERS, empty=True)
+    assert handler_states(machine) == [("restart x", "pending")]
 
 
 def test_a_handler_of_an_earlier_run_is_not_lost_when_its_role_left_the_plan(machine, systemd, conf, land):
