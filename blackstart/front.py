@@ -43,9 +43,12 @@ MACHINE_OPTIONS: Mapping[str, tuple[Any, str]] = {
     "limit": ("", "only these machines: names, groups, patterns, comma separated; ! takes away"),
     "set": ([], "KEY=VALUE over every other source of that variable; may be repeated"),
 }
-CHANGE_OPTIONS: Mapping[str, tuple[Any, str]] = {
+PREVIEW_OPTIONS: Mapping[str, tuple[Any, str]] = {
     "check": (False, "change nothing; say what would change"),
     "diff": (False, "show the differences"),
+}
+CHANGE_OPTIONS: Mapping[str, tuple[Any, str]] = {
+    **PREVIEW_OPTIONS,
     "restart": (False, "allow what runs to be restarted"),
     "yes": (False, "do not ask before a restart"),
 }
@@ -161,6 +164,7 @@ Body = Callable[..., Result]
 def task(
     *,
     machines: bool = False,
+    previews: bool = False,
     changes: bool = False,
     converges: bool = False,
     help: Mapping[str, str] | None = None,
@@ -170,11 +174,12 @@ def task(
 ) -> Callable[[Body], Task[Any]]:
     """Make a task of `body(door, **its own parameters) -> Result`.
 
-    `machines` adds the options that choose machines, `changes` those of a task that may change them as well, and
-    `converges` those of a whole run.
+    `machines` adds the options that choose machines, `previews` those to see first what would be done to them,
+    `changes` those of a task that may restart what runs as well, and `converges` those of a whole run.
     """
     shared = {
-        **(MACHINE_OPTIONS if machines or changes or converges else {}),
+        **(MACHINE_OPTIONS if machines or previews or changes or converges else {}),
+        **(PREVIEW_OPTIONS if previews else {}),
         **(CHANGE_OPTIONS if changes else {}),
         **(CONVERGE_OPTIONS if converges else {}),
         **COMMON_OPTIONS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,12 @@ class Record:
     remedy: str = ""
     seconds: float = 0.0
     verify: bool = False
+
+    @classmethod
+    def of(cls, role: str, name: str, event: Mapping[str, Any]) -> Record:
+        """What the agent's `done` event says of a resource."""
+        told = ("state", "detail", "diff", "remedy", "seconds", "verify")
+        return cls(role=role, name=name, **{key: event[key] for key in told if key in event})
 
     def as_dict(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value not in ("", False) or name == "seconds"}

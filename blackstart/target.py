@@ -14,7 +14,6 @@ from .machine import Machine
 from .plan import Facts, Role, Section, State, plan_to_wire
 from .report import MachineReport, Record
 from .resources import JOB, Resource
-from .session import Event
 
 MAX_REPLANS = 5
 PATIENCE = 4
@@ -209,7 +208,7 @@ class Target:
                     self.fleet.listener.says(self.machine.name, event["line"])
                 case "done":
                     self._in_hand = None
-                    record = _record(role, name, event)
+                    record = Record.of(role, name, event)
                     if event.get("passing"):
                         raise _Passing(record)
                     self.report.records.append(record)
@@ -217,16 +216,3 @@ class Target:
                 case "stale":
                     stale = event["section"]
         return stale
-
-
-def _record(role: str, name: str, event: Event) -> Record:
-    return Record(
-        role=role,
-        name=name,
-        state=event["state"],
-        detail=event.get("detail", ""),
-        diff=event.get("diff", ""),
-        remedy=event.get("remedy", ""),
-        seconds=event["seconds"],
-        verify=event.get("verify", False),
-    )

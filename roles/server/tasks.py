@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blackstart.errors import BlackstartError, CheckError, InputError, VerifyError
@@ -21,22 +21,22 @@ NEEDLE = "sglang::"
 """What the command lines of the engine's children begin with; their short names are cut off before it tells."""
 
 
-@task(machines=True, help={"profile": "name of a profile of inventory/profiles"})
+@task(previews=True, help={"profile": "name of a profile of inventory/profiles"})
 def start(door: Door, profile: str = "") -> Result:
     """Start the server from its profile, and wait until it answers."""
-    return _each(door, profile, _start)
+    return _each(door, profile, _would_start if door.check else _start)
 
 
-@task(machines=True)
+@task(previews=True)
 def stop(door: Door) -> Result:
     """Stop the server: requests in flight are finished, then no process of it is left."""
-    return _each(door, "", _stop)
+    return _each(door, "", _would_stop if door.check else _stop)
 
 
-@task(machines=True, help={"profile": "name of a profile of inventory/profiles"})
+@task(previews=True, help={"profile": "name of a profile of inventory/profiles"})
 def restart(door: Door, profile: str = "") -> Result:
     """Stop the server and start it from a named profile; whatever would keep it from starting leaves it alone."""
-    return _each(door, profile, _restart)
+    return _each(door, profile, _would_restart if door.check else _restart)
 
 
 @task(machines=True)
@@ -62,7 +62,6 @@ def _each(door: Door, profile: str, act: Act, show: Callable[[Door, dict[str, An
     from roles.server.state import unit_text
 
     if profile:
-        door.console.line(f"profile {profile} until the next inv up; to keep it, set server_profile in the inventory")
         door.options["set"] = [*door.options["set"], f"server_profile={json.dumps(profile)}"]
     engines = [machine for machine in door.machines if machine.through is not None or machine.get("local")]
     if not engines:
@@ -73,6 +72,9 @@ def _each(door: Door, profile: str, act: Act, show: Callable[[Door, dict[str, An
             variables = _variables(fleet, machine)
             unit_text(variables)
             variables.port()
+        if profile and not door.check:
+            keep = "to keep it, set server_profile in the inventory"
+            door.console.line(f"profile {profile} until the next inv up; {keep}")
         with door.console.progress():
             for machine in engines:
                 result: dict[str, Any] = {"name": machine.name}
@@ -111,17 +113,20 @@ def _variables(fleet: Fleet, machine: Machine) -> Variables:
     return resolve(machine, fleet.defaults, Variables)
 
 
-def _carry_out(fleet: Fleet, machine: Machine, state: State, *, check: bool = False) -> bool:
-    """One plan of this role alone, restarting nothing; whether a restart is pending.
+def _carry_out(
+    fleet: Fleet, machine: Machine, state: State, *, check: bool = False, shows: bool = True
+) -> dict[str, str]:
+    """One plan of this role alone, restarting nothing; the state that each of its resources came to, by name.
 
     Raises VerifyError with what the machine said.
     """
     from blackstart.plan import Section, plan_to_wire
+    from blackstart.report import Record
 
     section = Section("server", machine.name, (), "", state)
     resources = section.by_id()
-    pending = False
-    with fleet.session(machine, installs=True) as session:
+    states: dict[str, str] = {}
+    with fleet.session(machine, installs=not check) as session:
         for event in session.converge(plan_to_wire([section], check=check, restart=False, empty=False)):
             name = resources[event["id"]].name if event.get("id") in resources else event.get("name", "")
             if event["e"] == "start":
@@ -130,8 +135,11 @@ def _carry_out(fleet: Fleet, machine: Machine, state: State, *, check: bool = Fa
                 fleet.listener.says(machine.name, event["line"])
             elif event["e"] == "done" and event["state"] == "failed":
                 raise VerifyError(name, where=machine.name, found=event["detail"], remedy=event.get("remedy", ""))
-            pending |= event.get("state") == "pending"
-    return pending
+            elif event["e"] == "done":
+                states[name] = event["state"]
+                if shows:
+                    fleet.listener.ends(machine.name, Record.of("server", name, event))
+    return states
 
 
 def _facts(fleet: Fleet, machine: Machine, questions: Sequence[dict[str, Any]]) -> list[Any]:
@@ -150,13 +158,35 @@ def _planned(fleet: Fleet, machine: Machine) -> State:
 
 def _start(fleet: Fleet, machine: Machine) -> dict[str, Any]:
     variables = _variables(fleet, machine)
-    pending = _carry_out(fleet, machine, _planned(fleet, machine))
-    ready = {"state": "ready", "profile": variables.server_profile, "model": variables.served_model()}
-    return {**ready, "pending": "a restart: inv server.restart"} if pending else ready
+    states = _carry_out(fleet, machine, _planned(fleet, machine))
+    return {"state": "ready", **_named(variables, states)}
+
+
+def _would_start(fleet: Fleet, machine: Machine) -> dict[str, Any]:
+    variables = _variables(fleet, machine)
+    states = _carry_out(fleet, machine, _planned(fleet, machine), check=True)
+    runs = states[f"unit {variables.server_unit}"] == "ok"
+    return {"state": "runs already" if runs else "would be started", **_named(variables, states)}
+
+
+def _named(variables: Variables, states: Mapping[str, str]) -> dict[str, Any]:
+    named = {"profile": variables.server_profile, "model": variables.served_model()}
+    return {**named, "pending": "a restart: inv server.restart"} if "pending" in states.values() else named
 
 
 def _restart(fleet: Fleet, machine: Machine) -> dict[str, Any]:
     """What would refuse the start is found while the old server still serves. Raises BlackstartError."""
+    _require_startable(fleet, machine, shows=False)
+    return {**_stop(fleet, machine), **_start(fleet, machine)}
+
+
+def _would_restart(fleet: Fleet, machine: Machine) -> dict[str, Any]:
+    _require_startable(fleet, machine, shows=True)
+    return {"state": "would be restarted", **_named(_variables(fleet, machine), {})}
+
+
+def _require_startable(fleet: Fleet, machine: Machine, *, shows: bool) -> None:
+    """The gate of the unit and the whole plan are gone through, and nothing is touched. Raises BlackstartError."""
     from roles.server.state import gate_argv
 
     variables = _variables(fleet, machine)
@@ -169,20 +199,27 @@ def _restart(fleet: Fleet, machine: Machine) -> dict[str, Any]:
                 found=ran["output"].strip(),
                 remedy=f"inv patch.apply --limit {machine.name}, or inv up",
             )
-    _carry_out(fleet, machine, _planned(fleet, machine), check=True)
-    return {**_stop(fleet, machine), **_start(fleet, machine)}
+    start = _planned(fleet, machine)
+    whole = dataclasses.replace(start, resources=[*_stopped(variables).resources, *start.resources])
+    _carry_out(fleet, machine, whole, check=True, shows=shows)
+
+
+def _stopped(variables: Variables) -> State:
+    from blackstart import resources
+    from blackstart.plan import State
+
+    unit = resources.unit(variables.server_unit, running=False)
+    return State([dataclasses.replace(unit, name=f"stop {variables.server_unit}")])
+
+
+def _would_stop(fleet: Fleet, machine: Machine) -> dict[str, Any]:
+    states = _carry_out(fleet, machine, _stopped(_variables(fleet, machine)), check=True)
+    return {"state": "would be stopped" if "change" in states.values() else "stopped already"}
 
 
 def _stop(fleet: Fleet, machine: Machine) -> dict[str, Any]:
     """The unit is stopped, and nothing of the engine is left: what its unit no longer holds is looked for by name."""
-    from blackstart import resources
-    from blackstart.plan import State
-
-    variables = _variables(fleet, machine)
-    unit = dataclasses.replace(
-        resources.unit(variables.server_unit, running=False), name=f"stop {variables.server_unit}"
-    )
-    _carry_out(fleet, machine, State([unit]))
+    _carry_out(fleet, machine, _stopped(_variables(fleet, machine)))
     (left,) = _facts(fleet, machine, [{"probe": "processes", "needle": NEEDLE}])
     if left:
         found = "\n".join(f"pid {process['pid']}: {process['command']}" for process in left)

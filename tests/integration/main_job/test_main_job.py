@@ -167,9 +167,27 @@ def test_stop_leaves_no_process_and_start_brings_it_back(served: Ran, inv: Inv, 
     left = in_container("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sglang:[:]' || true")
     assert left.strip() == "0"
     assert inv("server.status", "--json").json["machines"][0]["state"] == "inactive"
+    assert "stopped already" in inv("server.stop", "--check").out
+    assert "would be started" in inv("server.start", "--check").out
     started = inv("server.start")
     assert started.code == 0, started.out + started.err
     assert inv("server.status", "--json").json["machines"][0]["ready"] is True
+
+
+def test_a_check_shows_what_would_be_done_to_the_server_and_touches_nothing(
+    served: Ran, inv: Inv, in_container: InContainer
+) -> None:
+    def present() -> tuple[str, str]:
+        return server_pid(in_container), in_container("cat", "/etc/systemd/system/sglang.service")
+
+    before = present()
+    restart = inv("server.restart", "--profile", "glm-5-nvfp4-latency", "--check", "--diff")
+    assert restart.code == 0, restart.out + restart.err
+    assert "would be restarted" in restart.out and "+X-Blackstart-Profile=glm-5-nvfp4-latency" in restart.out
+    assert restart.out.count("change ") == 3 and "pending" not in restart.out
+    assert "would be stopped" in inv("server.stop", "--check").out
+    assert "runs already" in inv("server.start", "--check").out
+    assert present() == before
 
 
 def test_start_from_another_profile_restarts_nothing_that_serves(
