@@ -17,6 +17,8 @@ FILES = ("~/.ssh/config", "/etc/ssh/ssh_config")
 
 EVERYWHERE = "Host *"
 KEYWORD = re.compile(r"\s*(\w+)[\s=]*(.*)")
+MATCHES = ("host", "originalhost", "user", "localuser", "exec")
+MATCHES_WITHOUT_VALUE = ("all", "canonical", "final")
 DEEPEST = 16
 
 
@@ -64,17 +66,36 @@ def _lines(path: Path, folder: Path, outer: str = EVERYWHERE, depth: int = 0) ->
                 yield block
             continue
         if keyword in ("host", "match"):
-            block = line if outer == EVERYWHERE else f"Match {_criteria(outer)} {_criteria(line)}"
-            line = block
+            block = line = _block(outer, line)
         yield line
 
 
-def _criteria(block: str) -> str:
-    """What a Host or Match line asks for, in the words of a Match line."""
-    keyword, _, rest = re.sub(r"[\s=]+", " ", block.strip(), count=1).partition(" ")
-    if keyword.lower() == "match":
-        return "" if rest.strip().lower() == "all" else rest
-    return "originalhost " + ",".join(shlex.split(rest))
+def _block(outer: str, line: str) -> str:
+    """A Host or Match line as paramiko takes it, under the condition of `outer`. Raises ValueError."""
+    if outer == EVERYWHERE and line.lstrip().lower().startswith("host"):
+        return line
+    criteria = [*_criteria(outer), *_criteria(line)]
+    return f"Match {shlex.join(criteria)}" if criteria else EVERYWHERE
+
+
+def _criteria(line: str) -> list[str]:
+    """What a Host or Match line asks for, in the words of a Match line; of what paramiko does not know it takes no
+    notice, and the block would hold everywhere."""
+    found = KEYWORD.match(line)
+    assert found is not None
+    words = shlex.split(found[2])
+    if found[1].lower() == "host":
+        return [] if words == ["*"] else ["originalhost", ",".join(words)]
+    criteria: list[str] = []
+    while words:
+        word = words.pop(0)
+        name = word.removeprefix("!")
+        if name not in (*MATCHES_WITHOUT_VALUE, *MATCHES):
+            raise ValueError(f"{line.strip()}: Match {name} is not supported")
+        if name != "all":
+            criteria += [word, *(words[:1] if name in MATCHES else [])]
+        words = words[1:] if name in MATCHES else words
+    return criteria
 
 
 def _included(names: str, folder: Path) -> list[Path]:

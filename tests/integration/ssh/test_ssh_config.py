@@ -53,6 +53,10 @@ def as_ssh_reads_it(config, host):
         "Host b* !bastion\n  Include {home}/hosts\nHost *\n  Include {home}/settings\n",
         "Match host crate\n  Include {home}/more/*\n",
         "Match all\n  Include {home}/more/*\n",
+        "Match final all\n  Include {home}/settings\n  User dora\nHost box\n  Port 2200\n",
+        "Match final host box\n  Include {home}/more/*\n",
+        "Match !host box\n  Include {home}/settings\n",
+        "Host unix/* vsock/*\n  ProxyCommand helper %h %p\nHost .host\n  ProxyCommand helper %p\n",
         "Host bastion\n  ProxyJump none\nHost *\n  ProxyJump bastion\n",
         "Host *\n  ProxyJump NONE\n",
     ],
@@ -80,6 +84,7 @@ def test_a_relative_include_lies_beside_the_persons_config(home):
     [
         ("Include ~/.ssh/config\n", "without end"),
         ("Include 'hosts\n", "quotation"),
+        ("Match tagged office\n  Port 2200\n", "Match tagged is not supported"),
     ],
 )
 def test_what_cannot_be_followed_is_said(home, text, says):
