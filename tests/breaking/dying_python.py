@@ -23,8 +23,11 @@ calls = 0
 
 
 def changes(event: str, arguments: "tuple[Any, ...]") -> bool:
+    """How often systemd is asked about a job depends on the time that it takes: no number would mean the same call."""
+    if event == "subprocess.Popen" and list(arguments[1])[:2] == ["systemctl", "show"]:
+        return False
     if event == "open":
-        return bool((arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+        return arguments[0] != os.devnull and bool((arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
     return event in CHANGING
 
 
