@@ -53,7 +53,7 @@ def require_input(fleet: Fleet, machines: Sequence[Machine], options: Options) -
         for target in tree.targets():
             for role, machine in target.bound:
                 variables = fleet.variables(role, machine)
-                if not role.probes(variables):
+                if not role.probes(variables):  # what asks nothing of a machine is decided already
                     role.state(variables, ())
 
 

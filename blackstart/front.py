@@ -44,6 +44,7 @@ MACHINE_OPTIONS: Mapping[str, tuple[Any, str]] = {
     "set": ([], "KEY=VALUE over every other source of that variable; may be repeated"),
 }
 PREVIEW_OPTIONS: Mapping[str, tuple[Any, str]] = {
+    **MACHINE_OPTIONS,
     "check": (False, "change nothing; say what would change"),
     "diff": (False, "show the differences"),
 }
@@ -174,11 +175,11 @@ def task(
 ) -> Callable[[Body], Task[Any]]:
     """Make a task of `body(door, **its own parameters) -> Result`.
 
-    `machines` adds the options that choose machines, `previews` those to see first what would be done to them,
-    `changes` those of a task that may restart what runs as well, and `converges` those of a whole run.
+    `machines` adds the options that choose machines. Each of the following adds those of the one before it and more:
+    `previews` to see first what would be done, `changes` to restart what runs, `converges` those of a whole run.
     """
     shared = {
-        **(MACHINE_OPTIONS if machines or previews or changes or converges else {}),
+        **(MACHINE_OPTIONS if machines else {}),
         **(PREVIEW_OPTIONS if previews else {}),
         **(CHANGE_OPTIONS if changes else {}),
         **(CONVERGE_OPTIONS if converges else {}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
@@ -79,22 +80,24 @@ def _block(outer: str, line: str) -> str:
 
 
 def _criteria(line: str) -> list[str]:
-    """What a Host or Match line asks for, in the words of a Match line; of what paramiko does not know it takes no
-    notice, and the block would hold everywhere."""
-    found = KEYWORD.match(line)
-    assert found is not None
-    words = shlex.split(found[2])
-    if found[1].lower() == "host":
+    """What a Host or Match line asks for, in the words of a Match line.
+
+    Raises ValueError for a word that paramiko does not know: it would pass it over, and the block would hold anywhere.
+    """
+    keyword, rest = KEYWORD.findall(line)[0]
+    words = shlex.split(rest)
+    if keyword.lower() == "host":
         return [] if words == ["*"] else ["originalhost", ",".join(words)]
     criteria: list[str] = []
-    while words:
-        word = words.pop(0)
+    left = iter(words)
+    for word in left:
         name = word.removeprefix("!")
-        if name not in (*MATCHES_WITHOUT_VALUE, *MATCHES):
+        if name in MATCHES:
+            criteria += [word, *itertools.islice(left, 1)]
+        elif name not in MATCHES_WITHOUT_VALUE:
             raise ValueError(f"{line.strip()}: Match {name} is not supported")
-        if name != "all":
-            criteria += [word, *(words[:1] if name in MATCHES else [])]
-        words = words[1:] if name in MATCHES else words
+        elif name != "all":
+            criteria.append(word)
     return criteria
 
 

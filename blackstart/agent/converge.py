@@ -3,7 +3,7 @@
 import importlib
 import json
 import time
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import filesets, units
 from .kind import Context, Detached, Kind, Refused, Verdict
@@ -60,7 +60,7 @@ class Run:
         self.store = store
         self.check: bool = plan["check"]
         self.world = World(empty=plan.get("empty", False))
-        self.changed: Set[str] = set()
+        self.foreseen = False  # check mode: something would have changed by now
         self.current = ""
         self.unsure = ""  # check mode: after what the section at hand would be planned anew, maybe otherwise
         self.would_owe: Dict[str, Optional[str]] = {}  # check mode: handler -> the unit's run
@@ -111,8 +111,8 @@ class Run:
         for left, intent in filesets.unfinished(self.context()):
             started = time.monotonic()
             spec, name = {"id": "interrupted"}, "interrupted change of %s" % left.name
-            self.changed.add(intent)
             if self.check:
+                self.foreseen = True
                 filesets.foresee(left)
                 self._done(spec, "change", started, name=name)
                 continue
@@ -125,7 +125,7 @@ class Run:
         self.unsure = ""
         if not section["probes"]:
             return True
-        if self.check and self.changed:
+        if self.foreseen:
             # Nothing was really changed. What would be planned on what would be there then, nobody knows.
             looked_at = [place for question in section["probes"] for place in places(question)]
             self.unsure = next(filter(None, map(self.world.disturbed, looked_at)), "")
@@ -156,23 +156,20 @@ class Run:
             if not verdict.changes:
                 self._done(spec, "ok", started, detail=verdict.detail)
             elif self.check:
-                self._would_owe(spec)
+                self._foresee(spec)
                 kind.predict()
-                self.changed.add(spec["id"])
                 self._done(spec, "change", started, diff=verdict.diff, detail=verdict.detail)
             else:
                 self._change(spec, kind, verdict, started)
         except Unknown as unknown:
-            self.changed.add(spec["id"])
-            self._would_owe(spec)
+            self._foresee(spec)
             self._predict_unknown(kind)
             self._done(spec, "unknown", started, detail="after " + unknown.after)
         except Damaged as damaged:
             self._fail(spec, started, damaged.message, damaged.remedy)
         except Refused as refused:
             if self.unsure:
-                self.changed.add(spec["id"])
-                self._would_owe(spec)
+                self._foresee(spec)
                 self._done(spec, "unknown", started, detail="after " + self.unsure)
                 return
             self._fail(spec, started, refused.message, refused.remedy, refused.passing)
@@ -194,7 +191,6 @@ class Run:
         self._owe(spec.get("notify", []))
         self.wire.flush()
         detail = kind.apply()
-        self.changed.add(spec["id"])
         self._done(spec, "changed", started, diff=verdict.diff, detail=detail or verdict.detail)
 
     def _fail(self, spec: Dict[str, Any], started: float, message: str, remedy: str, passing: bool = False) -> None:
@@ -218,8 +214,9 @@ class Run:
                 owed[name] = {"handler": handler, "since": now(), "run": present}
         self.store.set_owed(owed)
 
-    def _would_owe(self, spec: Dict[str, Any]) -> None:
-        """What `_owe` would write down now: the run of the unit that has not seen the change."""
+    def _foresee(self, spec: Dict[str, Any]) -> None:
+        """Something would change, and `_owe` would write down the run of each unit that has not seen it."""
+        self.foreseen = True
         for name in spec.get("notify", []):
             self.would_owe[name] = units.foreseen_invocation(self.world, self.plan["handlers"][name]["unit"])
 

@@ -20,7 +20,7 @@ PROFILES = INVENTORY / "profiles"
 Flag = bool | int | float | str | list[Any] | dict[str, Any] | None
 """A flag's value: true for a switch, null to take out what an extended profile sets, a mapping for a JSON value."""
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """A variable's name; systemd passes over an assignment to any other, with a warning in its journal alone."""
 
 
@@ -53,7 +53,7 @@ class Profile(BaseModel):
     extends: str | None = None
     patches: list[str] = []
     flags: dict[str, Flag] = {}
-    environment: dict[Name, str | None] = {}
+    environment: dict[VariableName, str | None] = {}
     evidence: list[Evidence] = []
 
 

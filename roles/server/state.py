@@ -15,7 +15,7 @@ from blackstart.resources import Restart
 
 from . import profile as profiles
 from . import systemd
-from .profile import Flag, Name, Profile
+from .profile import Flag, Profile, VariableName
 
 COMPLETION = "completion"
 """Name of the verification whose detail is the engine's answer to the probe prompt."""
@@ -34,7 +34,7 @@ class Variables(BaseModel):
     server_unit: str = Field(pattern=r"^[A-Za-z0-9:_.@-]+\.service$")
     server_launcher: list[str]
     server_flags: dict[str, Flag]
-    server_environment: dict[Name, str | None]
+    server_environment: dict[VariableName, str | None]
     server_limits: dict[str, str]
     server_ready_deadline_s: float = Field(gt=0)
     server_stop_timeout_s: int = Field(gt=0)

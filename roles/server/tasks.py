@@ -148,23 +148,22 @@ def _facts(fleet: Fleet, machine: Machine, questions: Sequence[dict[str, Any]]) 
     return list(answers)
 
 
-def _planned(fleet: Fleet, machine: Machine) -> State:
+def _planned(fleet: Fleet, machine: Machine, variables: Variables) -> State:
     """Raises InputError where another process holds the port."""
     from roles.server.state import probes, state
 
-    variables = _variables(fleet, machine)
     return state(variables, _facts(fleet, machine, [dict(question) for question in probes(variables)]))
 
 
 def _start(fleet: Fleet, machine: Machine) -> dict[str, Any]:
     variables = _variables(fleet, machine)
-    states = _carry_out(fleet, machine, _planned(fleet, machine))
+    states = _carry_out(fleet, machine, _planned(fleet, machine, variables))
     return {"state": "ready", **_named(variables, states)}
 
 
 def _would_start(fleet: Fleet, machine: Machine) -> dict[str, Any]:
     variables = _variables(fleet, machine)
-    states = _carry_out(fleet, machine, _planned(fleet, machine), check=True)
+    states = _carry_out(fleet, machine, _planned(fleet, machine, variables), check=True)
     runs = states[f"unit {variables.server_unit}"] == "ok"
     return {"state": "runs already" if runs else "would be started", **_named(variables, states)}
 
@@ -199,7 +198,7 @@ def _require_startable(fleet: Fleet, machine: Machine, *, shows: bool) -> None:
                 found=ran["output"].strip(),
                 remedy=f"inv patch.apply --limit {machine.name}, or inv up",
             )
-    start = _planned(fleet, machine)
+    start = _planned(fleet, machine, variables)
     whole = dataclasses.replace(start, resources=[*_stopped(variables).resources, *start.resources])
     _carry_out(fleet, machine, whole, check=True, shows=shows)
 

@@ -1,8 +1,10 @@
 import pytest
 
+from blackstart.agent import converge, units
 from blackstart.agent.store import Store
 
 from .machine import Machine
+from .systemd import Systemd
 
 
 @pytest.fixture
@@ -32,3 +34,13 @@ def fill_the_disk(monkeypatch):
 def at(land):
     """A path on the machine, as text."""
     return lambda path="": str(land / path) if path else str(land)
+
+
+@pytest.fixture
+def systemd(monkeypatch):
+    systemd = Systemd()
+    monkeypatch.setattr(units, "run", systemd.run)
+    monkeypatch.setattr(converge, "run", systemd.run)
+    monkeypatch.setattr(units, "has_systemd", lambda: True)
+    monkeypatch.setattr(units, "_wanted_by_something", lambda name: False)
+    return systemd
